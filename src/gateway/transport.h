@@ -1,0 +1,120 @@
+/*
+ * transport.h - the interface between the stages and whoever carries a call.
+ *
+ * There are two implementations: the gateway (client.c here, the background
+ * worker behind it) for real servers, and its twin in the backend (fake.c) for
+ * a server with api 'fake'.  Both count budgets, keep attempts, recorded
+ * answers and cache rows, and answer an attempt.  The gateway's records are
+ * durable from their own commit; the twin's are rows of the caller's
+ * transaction, so that a test that rolls back leaves nothing.
+ *
+ * Direction: stages call the transport; the transport knows no policy, it
+ * carries out the plan that an MwAttempt holds.
+ */
+#ifndef MW_TRANSPORT_H
+#define MW_TRANSPORT_H
+
+#include "mw.h"
+#include "provider/provider.h"
+
+/* What became of an attempt (invariant 5) */
+typedef enum MwOutcomeKind
+{
+	MW_OUTCOME_OK,				/* a complete 2xx that can be used */
+	MW_OUTCOME_FAILED,			/* a complete response said so, or it cannot be used */
+	MW_OUTCOME_NOT_SENT,		/* the request was not written in full, or a reused connection died unused */
+	MW_OUTCOME_UNKNOWN			/* written in full, no complete response read */
+} MwOutcomeKind;
+
+/* Everything the carrier needs; built by the model stage */
+typedef struct MwAttempt
+{
+	/* identity: names the ledger row */
+	const char *tenant;
+	const char *session;		/* NULL: none */
+	const char *request_id;
+	bool		request_named;
+	pg_uuid_t	run_id;
+	int			turn;
+	int			call_no;
+	int			attempt;
+	const char *purpose;
+	const char *model;			/* server:model */
+
+	/* where */
+	Oid			serverid;
+	const MwProvider *provider;
+	const char *body;
+	int			body_len;
+	TimestampTz deadline;
+
+	/* completion plan */
+	MwReservation reserved;		/* settle these scopes; reserved.requests is 1 where this attempt counts the call */
+	int64		prompt_tokens;	/* our own count, for a bill without usage */
+	MwKey		call_key;
+	int			nth;
+	bool		resend_unknown;
+	bool		cacheable;		/* store under call_key when the outcome says it may be */
+	bool		share;			/* may join an equal miss in flight */
+	int64		cache_epoch;
+	int			cache_ttl;
+} MwAttempt;
+
+typedef struct MwReply
+{
+	MwOutcomeKind kind;
+	int			http_status;	/* 0: none came */
+	int64		retry_after_ms; /* the provider's wish, -1: none */
+	bool		retry_forbidden;	/* x-should-retry: false */
+	bool		timed_out;		/* the deadline ended it */
+	bool		connect_failed;	/* no connection could be made */
+	bool		shared;			/* an equal miss of the same tenant was joined: nothing billed */
+	bool		recorded;		/* the recorded answer of an earlier run: nothing billed */
+	bool		unknown_before;	/* an earlier run's attempt has an unknown outcome: not sent (MW502) */
+	bool		counted;		/* the call has now been counted in the "requests" of its scopes */
+	MwUsage		usage;
+	char	   *error;			/* what went wrong, printable, without secrets; NULL for none */
+	char	   *body;			/* the provider's answer, valid UTF-8; NULL for none */
+	int			body_len;
+} MwReply;
+
+/* A recorded or cached answer */
+typedef struct MwStored
+{
+	bool		found;
+	bool		running;		/* recorded answers: an attempt of an earlier run is still in flight */
+	bool		unknown;		/* recorded answers: its outcome is unknown */
+	bool		unusable;		/* a complete 2xx that could not be used: MW405 again */
+	char	   *body;
+	int			body_len;
+} MwStored;
+
+typedef struct MwTransport
+{
+	const char *name;
+
+	/*
+	 * Admit the reservation in all its scopes or in none.  Returns -1 when
+	 * admitted, else the index of the scope that refused, with its figures in
+	 * *settled and *reserved (tokens or requests, as *unit says) and, where
+	 * tokens are short, what is left in *tokens_left.
+	 */
+	int			(*reserve) (MwCall *call, const char **unit,
+							int64 *settled, int64 *reserved, int64 *tokens_left);
+	/* Give back what is still reserved */
+	void		(*release) (MwCall *call);
+	/* A hit: count it where a scope has a limit on requests; false when that is used up */
+	bool		(*book_hit) (MwCall *call);
+
+	/* Look up an answer; both as the calling role, with the latest snapshot */
+	MwStored	(*recorded) (MwCall *call);
+	MwStored	(*cached) (MwCall *call);
+
+	/* One attempt, synchronous, interruptible.  Returns after its record is durable. */
+	MwReply    *(*exchange) (const MwAttempt *attempt);
+} MwTransport;
+
+extern const MwTransport mw_transport_gateway;
+extern const MwTransport mw_transport_fake;
+
+#endif

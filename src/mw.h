@@ -1,0 +1,231 @@
+/*
+ * mw.h - the shared words: a call, what travels with it, and the stages.
+ *
+ * One value travels.  mw_invoke makes an MwCall in a memory context of its own
+ * (a child of the caller's current context, so an ERROR frees it), the six
+ * stages hand it down and the answer comes back up through the same functions
+ * in reverse.  No stage reads another stage's statics; what a stage needs from
+ * an earlier one is a field here, and the field's comment names its writer.
+ */
+#ifndef MW_H
+#define MW_H
+
+#include "postgres.h"
+
+#include "datatype/timestamp.h"
+#include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
+#include "utils/jsonb.h"
+#include "utils/uuid.h"
+
+#include "compat.h"
+#include "errors.h"
+
+struct MwPolicy;				/* policy/policy.h */
+struct MwServer;				/* policy/server.h */
+struct MwProvider;				/* provider/provider.h */
+struct MwTransport;				/* gateway/transport.h */
+
+/* BLAKE2b-16: cache keys, fingerprints, names of budget scopes */
+typedef struct MwKey
+{
+	uint8		b[16];
+} MwKey;
+
+/*
+ * A message as it travels.  The plain case, a role and a text, is kept apart
+ * from jsonb because it is nearly every message of a one-shot call and costs
+ * nothing to build; whatever has more than that (content parts, tool calls, a
+ * tool's result) is whole in "json" and "text" is NULL.
+ */
+typedef struct MwMessage
+{
+	const char *role;			/* system, user, assistant, tool */
+	char	   *text;			/* the content, not NUL terminated by contract but always one byte longer */
+	int			len;			/* its bytes */
+	Jsonb	   *json;			/* the whole message, when it is more than role and text */
+	bool		from_caller;	/* given by this call's caller, not by mw: redact and guardrail judge it */
+} MwMessage;
+
+/*
+ * The reversible placeholders of one call: <EMAIL_0> stands for a value.  Lives
+ * and dies with the call's memory context; nothing of it is static, so an
+ * ERROR cannot leave one tenant's map to another.
+ */
+typedef struct MwPiiEntry
+{
+	const char *type;			/* EMAIL, PHONE, ... */
+	char	   *placeholder;	/* <EMAIL_0> */
+	char	   *value;			/* what it stands for */
+	int			value_len;
+	uint32		hash;			/* of type and value */
+} MwPiiEntry;
+
+typedef struct MwPiiMap
+{
+	MemoryContext cxt;
+	MwPiiEntry *entries;
+	int			n;
+	int			cap;
+	List	   *reserved;		/* placeholders found literally in the texts: never issued, never resolved */
+} MwPiiMap;
+
+/* One tool call that a model asked for */
+typedef struct MwToolCall
+{
+	char	   *id;
+	char	   *name;
+	Jsonb	   *args;			/* NULL where the arguments are not a JSON object ... */
+	char	   *raw_args;		/* ... and then the text that was sent */
+} MwToolCall;
+
+/* What a provider's usage says, or our own count of it */
+typedef struct MwUsage
+{
+	int64		input_tokens;
+	int64		output_tokens;
+	int64		cached_tokens;
+	int64		reasoning_tokens;
+	bool		estimated;		/* usage was missing or absurd: counted by ourselves */
+} MwUsage;
+
+/* A decoded answer (written by the model or cache stage) */
+typedef struct MwAnswer
+{
+	char	   *text;			/* NULL where the model sent none */
+	int			len;
+	MwToolCall *tool_calls;
+	int			ntool_calls;
+	const char *finish;			/* stop, length, tool_calls, content_filter, ... */
+	MwUsage		usage;
+} MwAnswer;
+
+typedef enum MwCacheStatus
+{
+	MW_CACHE_OFF, MW_CACHE_MISS, MW_CACHE_HIT, MW_CACHE_SHARED
+} MwCacheStatus;
+
+/* ---------- stages ---------- */
+
+/* The one order.  mw_stages[] in call/pipeline.c is indexed by this. */
+typedef enum MwStageId
+{
+	MW_STAGE_REDACT,
+	MW_STAGE_GUARDRAIL,
+	MW_STAGE_BUDGET,
+	MW_STAGE_CACHE,
+	MW_STAGE_RETRY,
+	MW_STAGE_MODEL,
+	MW_NSTAGES
+} MwStageId;
+
+typedef struct MwCall MwCall;
+
+/* What mw_explain shows of a stage */
+typedef struct MwExplain
+{
+	const char *verdict;		/* pass, replace, block, hit, miss, ... */
+	Jsonb	   *detail;
+	char	   *next;			/* what the next stage would see */
+	bool		stop;			/* the call would end here */
+} MwExplain;
+
+typedef struct MwStage
+{
+	const char *name;
+	void		(*run) (MwCall *call);	/* does its part, calls mw_next(call) in the middle */
+	void		(*explain) (MwCall *call, MwExplain *out);	/* says what run would do; calls nobody */
+} MwStage;
+
+/* The stages above the pipeline call this to run the next one in. */
+#define mw_next(call)	((call)->next(call))
+
+/* ---------- a reservation (budget stage; see gateway/counters.h) ---------- */
+
+typedef struct MwScope
+{
+	MwKey		key;			/* names the counter: database, tenant, session */
+	char	   *session;		/* NULL: the tenant as a whole */
+	double		limit_requests; /* infinity: none */
+	double		limit_tokens;
+	const char *who;			/* "session" or "tenant", for errors */
+} MwScope;
+
+#define MW_MAX_SCOPES 2
+
+typedef struct MwReservation
+{
+	MwScope		scopes[MW_MAX_SCOPES];
+	int			nscopes;
+	int64		tokens;			/* reserved in each scope that has a limit on tokens */
+	int64		requests;		/* 1 until the first attempt of the call was sent */
+} MwReservation;
+
+/* ---------- the call ---------- */
+
+struct MwCall
+{
+	MemoryContext cxt;			/* everything here; deleted at the end */
+	void		(*next) (MwCall *call); /* pipeline.c */
+	int			at;				/* next stage to run */
+	int64		stage_us[MW_NSTAGES];	/* self time of each stage, microseconds */
+
+	/* who and what (written by call/invoke.c) */
+	const struct MwPolicy *policy;	/* the tenant's policy, one snapshot for all stages */
+	const char *tenant;
+	const char *session;		/* NULL: one-shot */
+	const char *request_id;
+	bool		request_named;	/* the caller named it: answers are recorded */
+	pg_uuid_t	run_id;
+	int			turn;
+	int			call_no;		/* numbered in the run */
+	const char *purpose;		/* "model" for the caller's own */
+	bool		resend_unknown;
+
+	/* model and server (call/invoke.c) */
+	const char *model;			/* server:model, as named */
+	const char *model_name;		/* the part after the colon */
+	const struct MwServer *server;
+	const struct MwProvider *provider;
+	const struct MwTransport *transport;	/* the gateway, or its twin for api 'fake' */
+
+	/* the request (invoke.c fills, redact and guardrail rewrite) */
+	MwMessage  *messages;
+	int			nmessages;
+	Jsonb	   *tools;			/* OpenAI-style schemas, canonical; NULL for none */
+	Jsonb	   *params;			/* temperature and the like, as given; NULL for none */
+	int64		max_tokens;		/* asked for, or the default */
+	int64		send_max_tokens;	/* what is sent: shrunk by the budget stage where only part fits */
+	bool		redact;
+	bool		guardrail;
+	const char *cache_mode;		/* on, off, refresh */
+	TimestampTz deadline;		/* one for the whole call */
+	int			timeout_ms;
+
+	/* redact */
+	MwPiiMap	map;
+
+	/* guardrail */
+	bool		guard_logged;	/* a guard in mode log matched: a notice in the result */
+
+	/* budget */
+	int64		prompt_tokens;	/* our own upper-bound count of what is sent */
+	MwReservation reserved;
+	MwKey		call_key;		/* of the canonical request: names a recorded answer and a cache row */
+	int			nth;			/* n-th time this run sends these bytes */
+
+	/* cache */
+	bool		cacheable;		/* the gateway may store the answer under call_key */
+	int64		cache_epoch;	/* read when the call starts: a purge in flight wins */
+	int			cache_ttl;		/* seconds */
+	MwCacheStatus cache;
+
+	/* retry and model */
+	int			attempt;		/* of this call, from 1 */
+	bool		replayed;		/* the answer had been recorded: nothing was paid */
+	MwAnswer   *answer;
+
+	List	   *notices;		/* of char *, for the result */
+};
+
+#endif							/* MW_H */

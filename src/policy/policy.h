@@ -1,0 +1,87 @@
+/*
+ * policy.h - what an administrator set for a tenant, as stages read it.
+ *
+ * Policies are read from the tables once, as the owner, with the latest
+ * snapshot, and kept per process until the relation cache says that one of the
+ * tables changed (statement triggers on them send that message, so it works for
+ * two-phase commit and for changes by hand too).  A call holds one policy from
+ * beginning to end; a flush happens only while no call is running.
+ */
+#ifndef MW_POLICY_H
+#define MW_POLICY_H
+
+#include "mw.h"
+
+struct MwRecognizer;			/* stage/redact.h */
+struct MwGuard;					/* stage/guardrail.h */
+
+/* A limit as mw_set_budget wrote it; session: NULL tenant, "*" each session, else one */
+typedef struct MwLimit
+{
+	char	   *session;
+	char	   *unit;			/* requests or tokens */
+	char	   *per;			/* forever */
+	double		amount;			/* infinity: none */
+} MwLimit;
+
+/* A row of mw.model */
+typedef struct MwModel
+{
+	char	   *model;			/* server:model */
+	int64		max_input_tokens;	/* 0: not said */
+	int64		max_output_tokens;	/* 0: not said */
+} MwModel;
+
+typedef struct MwPolicy
+{
+	MemoryContext cxt;
+	char	   *tenant;
+	char	   *model;			/* the tenant's default, or NULL */
+	bool		redact;
+	bool		guardrail;
+	bool		cache;
+	int			cache_ttl;		/* seconds; default 86400 */
+	int64		cache_version;
+	int64		cache_epoch;	/* of the last purge that committed (0: none) */
+	int			retry_max_attempts; /* default 3 */
+	int			retry_base_ms;	/* default 500 */
+	int			retry_max_ms;	/* default 30000 */
+	List	   *limits;			/* of MwLimit */
+	uint8		version[16];	/* of the rules that redact and guard: part of the cache key */
+
+	/* rules that hold for this tenant: '*' rows and its own (which win), in order of priority */
+	struct MwRecognizer *recognizers;
+	int			nrecognizers;
+	struct MwGuard *guards;
+	int			nguards;
+	void	   *redact_plan;	/* what redact.c compiles from the recognizers, lazily, in cxt */
+	void	   *guard_plan;		/* likewise guardrail.c */
+} MwPolicy;
+
+extern void mw_policy_init(void);	/* callbacks; from _PG_init */
+
+/*
+ * The policy of a tenant for the current role.  Raises MW101 when the role may
+ * not act for it, when it does not exist, or when mw.tenant names another.
+ */
+extern const MwPolicy *mw_policy_get(const char *tenant);
+/* The policy of nobody: the '*' rules alone (pure pieces without a tenant).  Without the extension's tables, the built-in rules. */
+extern const MwPolicy *mw_policy_default(void);
+extern const MwModel *mw_policy_model(const char *model);	/* the catalogue's row or NULL */
+
+/* rights.c */
+extern bool mw_may_act(const char *tenant);
+extern void mw_require_may_act(const char *tenant);	/* MW101 */
+
+/*
+ * While a call runs, may_act holds for its tenant alone, in nested calls too.
+ * Kept on a stack in C that transaction and subtransaction abort unwind.
+ */
+extern void mw_call_enter(const char *tenant);
+extern void mw_call_leave(void);
+extern int	mw_call_depth(void);
+
+/* The key of the database (32 bytes, made by CREATE EXTENSION, no right for anyone): fingerprints, channels, hashes. */
+extern const uint8 *mw_database_key(void);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * server.h - model servers: CREATE SERVER … FOREIGN DATA WRAPPER mw.
+ *
+ * The backend reads a server's public options; keys stay in user mappings and
+ * are looked up by the gateway alone, by OID.
+ */
+#ifndef MW_SERVER_H
+#define MW_SERVER_H
+
+#include "mw.h"
+
+typedef struct MwServer
+{
+	Oid			oid;
+	char	   *name;
+	char	   *api;			/* openai, fake */
+	char	   *base_url;		/* NULL for fake */
+	char	   *max_tokens_field;	/* NULL: the adapter's own */
+	bool		committed;		/* the server's row is visible to other processes: false makes a call MW001 */
+} MwServer;
+
+/*
+ * Split "server:model", find the server, check USAGE for the current role.
+ * Raises MW001 with the CREATE SERVER to type, or 42501 with the GRANT.
+ */
+extern const MwServer *mw_server_for_model(const char *model, const char **model_name);
+
+#endif

@@ -1,0 +1,20 @@
+/*
+ * hash.h - libsodium's BLAKE2b, over length-prefixed parts so that no two
+ * lists of parts can be confused.
+ */
+#ifndef MW_HASH_H
+#define MW_HASH_H
+
+#include "mw.h"
+#include <sodium.h>
+
+typedef crypto_generichash_state MwHash;
+
+extern void mw_hash_start(MwHash *h, const uint8 *key32);	/* key NULL: unkeyed; 16-byte result */
+extern void mw_hash_part(MwHash *h, const void *p, size_t len); /* p NULL: an absent part, unlike an empty one */
+extern void mw_hash_text(MwHash *h, const char *s);	/* NULL allowed */
+extern MwKey mw_hash_end(MwHash *h);
+extern char *mw_key_hex(const MwKey *key);	/* 32 hex digits, palloc'd */
+extern bytea *mw_key_bytea(const MwKey *key);
+
+#endif

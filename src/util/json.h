@@ -1,0 +1,52 @@
+/*
+ * json.h - JSON in and out, on PostgreSQL's own parser.
+ */
+#ifndef MW_JSON_H
+#define MW_JSON_H
+
+#include "mw.h"
+
+#define MW_JSON_MAX_DEPTH 256	/* deeper is hostile; PostgreSQL's stack would bear some thousands */
+
+/* Append a JSON string literal of len bytes (escape_json for what is no C string). */
+extern void mw_json_string(StringInfo buf, const char *s, int len);
+
+/* jsonb text of a value: canonical, since jsonb has sorted keys and no white space of its own */
+extern char *mw_json_canonical(Jsonb *jb);
+
+/*
+ * Parse text as jsonb.  Returns NULL with *why set (a palloc'd sentence)
+ * instead of raising, for what strangers sent; too deep is such a reason.
+ */
+extern Jsonb *mw_json_parse(const char *s, int len, char **why);
+
+/*
+ * Make bytes from the network fit for PostgreSQL: invalid UTF-8, \u0000 and
+ * lone surrogates become U+FFFD, a byte order mark goes.  Returns s itself when
+ * there was nothing to do; never raises but for memory.
+ */
+extern char *mw_json_sanitize(char *s, int *len);
+extern bool mw_json_too_deep(const char *s, int len);
+
+/* Members of an object; NULL when absent or of another type */
+extern JsonbValue *mw_json_get(Jsonb *jb, const char *key);
+extern char *mw_json_get_text(Jsonb *jb, const char *key);
+extern Jsonb *mw_json_get_jsonb(Jsonb *jb, const char *key);
+extern Jsonb *mw_json_value_jsonb(JsonbValue *v);	/* NULL for NULL */
+extern bool mw_json_is_object(Jsonb *jb);
+extern bool mw_json_is_array(Jsonb *jb);
+
+/*
+ * Rebuild a jsonb with each string leaf (and, where keys is true, each key)
+ * passed through fn, which returns its argument to keep it.
+ */
+typedef char *(*MwJsonLeaf) (char *s, int len, int *newlen, void *arg);
+extern Jsonb *mw_json_map_strings(Jsonb *jb, bool keys, MwJsonLeaf fn, void *arg);
+
+/* The text of a message's content: a string, or the text parts of an array joined */
+extern char *mw_json_content_text(JsonbValue *content);
+
+/* Refuse keys of an object that are not in the NULL-terminated list: MW001, hint lists what is allowed. */
+extern void mw_json_check_keys(Jsonb *jb, const char *what, const char *const *allowed);
+
+#endif

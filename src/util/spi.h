@@ -1,0 +1,53 @@
+/*
+ * spi.h - mw's own SQL: saved plans, whose role, which snapshot.
+ *
+ * Reading as the caller, writing as the owner.  A plan is kept per statement
+ * and role (a role flip would replan it).  All of mw's own statements run under
+ * a pinned search_path and row_security = on, whatever the caller set.
+ */
+#ifndef MW_SPI_H
+#define MW_SPI_H
+
+#include "mw.h"
+#include "executor/spi.h"
+#include "utils/snapshot.h"
+
+typedef enum MwAs
+{
+	MW_AS_CALLER,				/* row-level security of the current role */
+	MW_AS_OWNER					/* the extension's owner, restricted operation */
+} MwAs;
+
+/* A statement of ours: static storage, one per call site.  types: InvalidOid-free array of nargs. */
+typedef struct MwStmt
+{
+	const char *sql;
+	int			nargs;
+	Oid			types[24];
+} MwStmt;
+
+/*
+ * Run inside SPI_connect/SPI_finish made by this function's caller.
+ * read: uses the latest snapshot whatever the isolation level (a row that
+ * committed during this statement is seen).  write: not read-only, as owner
+ * mostly; advances the command counter.  Both return SPI's processed count,
+ * rows in SPI_tuptable, and raise on error.
+ */
+extern uint64 mw_spi_read(MwStmt *stmt, MwAs as, Datum *values, const char *nulls, long limit);
+extern uint64 mw_spi_write(MwStmt *stmt, MwAs as, Datum *values, const char *nulls);
+
+/* Owner of the extension; its schema ("public"), quoted; raises MW001 where it is not installed */
+extern Oid	mw_extension_owner(void);
+extern const char *mw_extension_schema(void);
+
+/* Switch to the owner (restricted) and back; an ERROR unwinds it with the (sub)transaction. */
+typedef struct MwRoleSave
+{
+	Oid			userid;
+	int			sec;
+	int			guc_level;
+} MwRoleSave;
+extern void mw_become_owner(MwRoleSave *save);
+extern void mw_become_caller(const MwRoleSave *save);
+
+#endif
