@@ -9,7 +9,7 @@ DATA_built = mw--$(EXTVERSION).sql
 SQL_PARTS  = $(sort $(wildcard src/sql/[0-9][0-9]_*.sql))
 
 PG_CPPFLAGS = -Isrc $(shell pkg-config --cflags libcurl libpcre2-8 libsodium)
-PG_CFLAGS   = -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers -fvisibility=hidden $(EXTRA_CFLAGS)
+PG_CFLAGS   = -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers $(EXTRA_CFLAGS)
 SHLIB_LINK  = $(shell pkg-config --libs libcurl libpcre2-8 libsodium)
 EXTRA_CLEAN = mw--$(EXTVERSION).sql
 

@@ -25,6 +25,7 @@ struct MwPolicy;				/* policy/policy.h */
 struct MwServer;				/* policy/server.h */
 struct MwProvider;				/* provider/provider.h */
 struct MwTransport;				/* gateway/transport.h */
+struct MwReply;					/* gateway/transport.h */
 
 /* BLAKE2b-16: cache keys, fingerprints, names of budget scopes */
 typedef struct MwKey
@@ -222,6 +223,8 @@ struct MwCall
 
 	/* retry and model */
 	int			attempt;		/* of this call, from 1 */
+	struct MwReply *reply;		/* what became of the last attempt (model stage; read by retry) */
+	bool		retry_unknown;	/* the server's option: unknown outcomes are sent again */
 	bool		replayed;		/* the answer had been recorded: nothing was paid */
 	MwAnswer   *answer;
 

@@ -16,6 +16,7 @@ typedef struct MwServer
 	char	   *api;			/* openai, fake */
 	char	   *base_url;		/* NULL for fake */
 	char	   *max_tokens_field;	/* NULL: the adapter's own */
+	bool		retry_unknown;
 	bool		committed;		/* the server's row is visible to other processes: false makes a call MW001 */
 } MwServer;
 
