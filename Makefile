@@ -1,27 +1,106 @@
-# mw: PGXS as usual (make, make install, make installcheck); what is ours stands below the line.
+# mw: PGXS as usual (make, make install, make installcheck, make clean).  What is the
+# project's own (below) only calls scripts, needs no pg_config to be read, and so works
+# on a machine where nothing is installed yet.
+#
+#   make demo     a private server, a real small model, the scenes of the README
+#   make check    quick: build with -Werror, shape, regression and pgTAP tests (< 3 min)
+#   make test     everything, on PostgreSQL 15, 17 and 18
+#   make bench    the targets side by side with their floors: bench/RESULTS.md
+#   make format   clang-format
+#   make deps     the Debian packages that all this needs
+#   make stop     stop what demo left running
+#   make pristine clean, and what tests and demo left in .work
+#
+# PG_CONFIG=…       another server        EXTRA_CFLAGS=-Werror   as CI compiles
+# FAULTS=1          with the fault points that tests use; never for a server that matters
+
+OURS = demo check test bench format deps stop pristine
+SHELL = /bin/bash
+
+ifneq ($(filter $(OURS) print-%,$(MAKECMDGOALS)),)
+
+THEIRS = $(filter-out $(OURS) print-%,$(MAKECMDGOALS))
+.PHONY: $(OURS) $(THEIRS)
+
+demo:
+	@scripts/install-deps.sh
+	@demo/run
+
+check:
+	@scripts/install-deps.sh
+	@EXTRA_CFLAGS=-Werror test/run checks regress pgtap
+
+test:
+	@scripts/install-deps.sh
+	@EXTRA_CFLAGS=-Werror test/run
+
+bench:
+	@scripts/install-deps.sh
+	@if [ -x bench/run ]; then bench/run; else echo "make bench: there is no bench/run in this tree" >&2; exit 1; fi
+
+format:
+	clang-format -i $(sort $(wildcard src/*.[ch] src/*/*.[ch]))
+
+deps:
+	@scripts/install-deps.sh
+
+stop:
+	@demo/run --stop
+	@scripts/cluster stop-all
+
+pristine: stop
+	@$(MAKE) --no-print-directory clean
+	@if [ -L .work/run ]; then rm -rf "$$(readlink .work/run)"; fi
+	rm -rf .work
+
+# a goal of PGXS's beside one of ours
+$(THEIRS):
+	@$(MAKE) --no-print-directory $@
+
+endif
 
 EXTENSION  = mw
 EXTVERSION = $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" mw.control)
 MODULE_big = mw
 OBJS       = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
-HEADERS_ALL = $(sort $(wildcard src/*.h src/*/*.h))
+C_HEADERS = $(sort $(wildcard src/*.h src/*/*.h))
 DATA_built = mw--$(EXTVERSION).sql
 SQL_PARTS  = $(sort $(wildcard src/sql/[0-9][0-9]_*.sql))
 
-PG_CPPFLAGS = -Isrc $(shell pkg-config --cflags libcurl libpcre2-8 libsodium)
+PG_CPPFLAGS = -Isrc $(if $(FAULTS),-DMW_FAULT_POINTS) $(shell pkg-config --cflags libcurl libpcre2-8 libsodium)
 PG_CFLAGS   = -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers $(EXTRA_CFLAGS)
 SHLIB_LINK  = $(shell pkg-config --libs libcurl libpcre2-8 libsodium)
-EXTRA_CLEAN = mw--$(EXTVERSION).sql
+EXTRA_CLEAN = mw--$(EXTVERSION).sql build.flags results regression.diffs regression.out
 
-REGRESS      = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+# Nothing of mw is worth inlining into a JIT-compiled query, and the second compilation needs clang.
+override with_llvm = no
+
+# Tests that say in their name that they need preloading, or its absence, are the runner's.
+REGRESS      = $(filter-out preload_% nopreload_%,$(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql))))
 REGRESS_OPTS = --inputdir=. --outputdir=.
+
+print-%:
+	@echo '$* = $($*)'
+
+ifeq ($(filter $(OURS) print-%,$(MAKECMDGOALS)),)
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-# PGXS does not track headers
-$(OBJS): $(HEADERS_ALL)
+# PGXS does not track headers, nor that the flags of the last build were others
+$(OBJS): $(C_HEADERS) build.flags
 
-mw--$(EXTVERSION).sql: $(SQL_PARTS)
+build.flags: FORCE
+	@echo '$(CC) $(CPPFLAGS) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS)' > $@
+
+.PHONY: FORCE
+
+# A plain CREATE fails where somebody has planted an object of that name; these two forms would adopt it.
+mw--$(EXTVERSION).sql: $(SQL_PARTS) mw.control
+	@if sed 's/--.*//' $(SQL_PARTS) | tr '\n\t' '  ' | grep -qiE '\bOR +REPLACE\b|\bIF +NOT +EXISTS\b'; then \
+		echo "$@: OR REPLACE and IF NOT EXISTS may not stand in an install script:" >&2; \
+		grep -niE '\bOR[[:space:]]+REPLACE\b|\bIF[[:space:]]+NOT[[:space:]]+EXISTS\b' $(SQL_PARTS) >&2; exit 1; fi
 	cat $(SQL_PARTS) > $@
+
+endif

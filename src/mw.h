@@ -68,7 +68,10 @@ typedef struct MwPiiMap
 	MwPiiEntry *entries;
 	int			n;
 	int			cap;
-	List	   *reserved;		/* placeholders found literally in the texts: never issued, never resolved */
+	struct MwPiiType *types;	/* numbers issued and reserved, by type (stage/pii_map.c) */
+	int			ntypes;
+	uint32	   *slots;			/* open-addressed index of entries; made when there are many */
+	uint32		nslots;
 } MwPiiMap;
 
 /* One tool call that a model asked for */
@@ -149,6 +152,7 @@ typedef struct MwScope
 	char	   *session;		/* NULL: the tenant as a whole */
 	double		limit_requests; /* infinity: none */
 	double		limit_tokens;
+	bool		limited;		/* one of them is finite: only then is anything reserved here */
 	const char *who;			/* "session" or "tenant", for errors */
 } MwScope;
 
@@ -157,9 +161,11 @@ typedef struct MwScope
 typedef struct MwReservation
 {
 	MwScope		scopes[MW_MAX_SCOPES];
-	int			nscopes;
-	int64		tokens;			/* reserved in each scope that has a limit on tokens */
-	int64		requests;		/* 1 until the first attempt of the call was sent */
+	int			nscopes;		/* the tenant, and the session where there is one */
+	bool		held;			/* something is reserved now */
+	void	   *holder;			/* the transport's: who gives it back at an abort */
+	int64		tokens;			/* reserved in each limited scope */
+	int64		requests;		/* 1 until the first attempt of the call was sent; 0 where only booked hits are left */
 } MwReservation;
 
 /* ---------- the call ---------- */
@@ -197,6 +203,7 @@ struct MwCall
 	Jsonb	   *params;			/* temperature and the like, as given; NULL for none */
 	int64		max_tokens;		/* asked for, or the default */
 	int64		send_max_tokens;	/* what is sent: shrunk by the budget stage where only part fits */
+	int64		run_tokens;		/* options.limits.tokens: caps this run; 0 where not given */
 	bool		redact;
 	bool		guardrail;
 	const char *cache_mode;		/* on, off, refresh */
@@ -212,11 +219,14 @@ struct MwCall
 	/* budget */
 	int64		prompt_tokens;	/* our own upper-bound count of what is sent */
 	MwReservation reserved;
-	MwKey		call_key;		/* of the canonical request: names a recorded answer and a cache row */
+	char	   *body;			/* the request as asked for (budget stage): what "the same bytes" means */
+	int			body_len;
+	MwKey		call_key;		/* of body: names a recorded answer */
 	int			nth;			/* n-th time this run sends these bytes */
 
 	/* cache */
-	bool		cacheable;		/* the gateway may store the answer under call_key */
+	MwKey		cache_key;		/* of call_key and the versions of the rules */
+	bool		cacheable;		/* the gateway may store the answer under cache_key */
 	int64		cache_epoch;	/* read when the call starts: a purge in flight wins */
 	int			cache_ttl;		/* seconds */
 	MwCacheStatus cache;

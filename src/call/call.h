@@ -1,19 +1,28 @@
 /*
- * call.h - the life of a call: the ordered stage table, request ids, results.
+ * call.h - the life of a call: the ordered stage table, arguments, request ids, results.
  */
 #ifndef MW_CALL_H
 #define MW_CALL_H
 
 #include "mw.h"
+
+#include "fmgr.h"
+
 #include "gateway/transport.h"
 #include "policy/policy.h"
 #include "policy/server.h"
 
 /* pipeline.c */
 extern const MwStage mw_stages[MW_NSTAGES];
+extern void mw_pipeline_init(void); /* from _PG_init: the table against the rules */
 extern void mw_pipeline_run(MwCall *call);	/* all six, timed */
+extern void mw_pipeline_redact(MwCall *call);	/* redact alone: for the caller's map, to restore a stored result */
+extern void mw_pipeline_judge(MwCall *call);	/* redact and guardrail: the messages as the cache stage sees them */
 
-/* request.c: the arguments of mw_invoke into an MwCall (shared by mw_invoke, mw_ask and mw_explain) */
+/* order.c: the rows of invariant 1 that an order of all six breaks, one a line; their number */
+extern int	mw_order_violations(const MwStageId *order, StringInfo out);
+
+/* request.c: the arguments of mw_invoke into an MwCall (shared by mw_invoke, mw_ask, mw_explain and mw_cache_key) */
 typedef struct MwInvokeArgs
 {
 	char	   *tenant;
@@ -27,12 +36,21 @@ typedef struct MwInvokeArgs
 	Jsonb	   *options;
 	Jsonb	   *messages;
 } MwInvokeArgs;
-extern MwCall *mw_call_make(const MwInvokeArgs *args, bool explain_only);
+
+typedef enum MwCallUse
+{
+	MW_USE_RUN,					/* a real call */
+	MW_USE_EXPLAIN,				/* says what it would do: may run in a read-only transaction */
+	MW_USE_KEY					/* only the key of it: no server, no session, no id */
+} MwCallUse;
+
+extern void mw_invoke_args(FunctionCallInfo fcinfo, MwInvokeArgs *args);	/* checks sizes before it detoasts */
+extern void mw_check_prompt_size(Size bytes);	/* 54000 */
+extern MwCall *mw_call_make(const MwInvokeArgs *args, MwCallUse use);
 
 /*
  * claim.c: one run at a time for a request_id.  Waits for the transaction that
- * holds it.  Real servers: a shared-memory entry with the holder's virtual
- * transaction id; fake: a row of mw.fake_claim.
+ * holds it.
  */
 extern void mw_claim_request(MwCall *call);
 
@@ -42,5 +60,9 @@ extern Jsonb *mw_result_stored(MwCall *call, const MwKey *fingerprint);
 extern void mw_result_store(MwCall *call, const MwKey *fingerprint, Jsonb *result);
 extern Jsonb *mw_result_make(MwCall *call);	/* placeholders inside */
 extern Jsonb *mw_result_restore(MwCall *call, Jsonb *result);	/* from the current caller's own map */
+
+/* loghide.c: no prompt in the server's log */
+extern void mw_loghide_init(void);	/* from _PG_init: the hook */
+extern void mw_loghide_statement(void); /* the client's current message calls mw */
 
 #endif

@@ -49,12 +49,13 @@ typedef struct MwAttempt
 	TimestampTz deadline;
 
 	/* completion plan */
-	MwReservation reserved;		/* settle these scopes; reserved.requests is 1 where this attempt counts the call */
+	MwReservation *reserved;	/* the call's: settle these scopes; requests is 1 where this attempt counts the call */
 	int64		prompt_tokens;	/* our own count, for a bill without usage */
 	MwKey		call_key;
 	int			nth;
 	bool		resend_unknown;
-	bool		cacheable;		/* store under call_key when the outcome says it may be */
+	MwKey		cache_key;
+	bool		cacheable;		/* store under cache_key when the outcome says it may be */
 	bool		share;			/* may join an equal miss in flight */
 	int64		cache_epoch;
 	int			cache_ttl;
@@ -110,7 +111,11 @@ typedef struct MwTransport
 	MwStored	(*recorded) (MwCall *call);
 	MwStored	(*cached) (MwCall *call);
 
-	/* One attempt, synchronous, interruptible.  Returns after its record is durable. */
+	/*
+	 * One attempt, synchronous, interruptible.  Returns after its record is
+	 * durable.  An answer and an unknown outcome use the reservation up
+	 * (reserved->held false, tokens 0); counted attempts take requests to 0.
+	 */
 	MwReply    *(*exchange) (const MwAttempt *attempt);
 } MwTransport;
 

@@ -60,9 +60,9 @@ CREATE TABLE mw.recognizer (
 	prefilter text,
 	builtin boolean NOT NULL DEFAULT false,
 	id integer NOT NULL DEFAULT 0,	-- several patterns of one type
-	PRIMARY KEY (tenant, pii_type, id)
+	PRIMARY KEY (tenant, pii_type, builtin, id)	-- an administrator's rows stand beside the built-in ones: a dump must restore
 );
-COMMENT ON TABLE mw.recognizer IS 'what personal data looks like; a tenant''s rows of a type replace those of ''*''';
+COMMENT ON TABLE mw.recognizer IS 'what personal data looks like; a tenant''s rows of a type replace those of ''*'', an administrator''s the built-in ones';
 SELECT pg_catalog.pg_extension_config_dump('mw.recognizer', 'WHERE NOT builtin');
 
 CREATE TABLE mw.guard (
@@ -73,9 +73,9 @@ CREATE TABLE mw.guard (
 	weight double precision NOT NULL DEFAULT 1 CHECK (weight >= 0 AND weight < 'Infinity'),
 	mode text NOT NULL DEFAULT 'block' CHECK (mode IN ('off', 'log', 'block')),
 	builtin boolean NOT NULL DEFAULT false,
-	PRIMARY KEY (tenant, guard)
+	PRIMARY KEY (tenant, guard, builtin)
 );
-COMMENT ON TABLE mw.guard IS 'what an injection looks like, on the normalised text; a tenant''s row of a name wins';
+COMMENT ON TABLE mw.guard IS 'what an injection looks like, on the normalised text; a tenant''s row of a name wins, then an administrator''s, then the built-in one';
 SELECT pg_catalog.pg_extension_config_dump('mw.guard', 'WHERE NOT builtin');
 
 -- A purge is a fact that look-ups honour at once; the gateway deletes rows later.

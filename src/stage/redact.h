@@ -8,8 +8,8 @@
 #include "policy/policy.h"
 #include "util/regex.h"
 
-/* validators: stage/validate.c; s is the match, text/from its place (for context) */
-typedef bool (*MwValidator) (const char *s, int len);
+/* validators: stage/validate.c; s is the match; returns how many of its bytes are a value, 0 for none */
+typedef int (*MwValidator) (const char *s, int len);
 extern MwValidator mw_validator_find(const char *name);	/* luhn, ssn, phone, ... ; NULL when unknown */
 extern const char *mw_validator_names(void);	/* for hints */
 
@@ -27,7 +27,7 @@ typedef struct MwRecognizer
 	const char *context;		/* regular expression of words that must stand near, or NULL */
 	int			priority;		/* higher wins an overlap of equal validation */
 	MwStrategy	strategy;
-	const char *prefilter;		/* bytes one of which every match contains ("@", "0-9"), or NULL */
+	const char *prefilter;		/* what every match contains, or NULL; see stage/prefilter.h */
 } MwRecognizer;
 
 /* The rows that CREATE EXTENSION writes into mw.recognizer: one source for table and postmaster. */
@@ -40,7 +40,24 @@ typedef struct MwSpan
 				to;				/* bytes of the input */
 	const MwRecognizer *rec;
 	int			entry;			/* in the map, -1 for none */
+	const char *shown;			/* what stands in its place (mw_redact_text) */
+	int			shown_len;
 } MwSpan;
+
+/* detect.c: what is personal in a text, in order and apart; palloc'd, NULL for none */
+extern MwSpan *mw_pii_find(const MwPolicy *policy, const char *s, int len, int *nspans);
+extern bool mw_policy_detects(const MwPolicy *policy);	/* whether there is any recogniser at all */
+
+/* pii_map.c: the entry of a value, made where it is new */
+extern int	mw_pii_entry(MwPiiMap *map, const char *type, const char *value, int len);
+/* and one whose placeholder is given (mw_restore); false where it is no placeholder */
+extern bool mw_pii_add(MwPiiMap *map, const char *placeholder, int plen, const char *value, int len);
+
+/* what a strategy puts in a value's place */
+extern const char *mw_strategy_name(MwStrategy strategy);
+extern bool mw_strategy_find(const char *name, MwStrategy *strategy);
+extern char *mw_pii_masked(const char *type, const char *value, int len, int *newlen);
+extern char *mw_pii_hashed(const char *tenant, const char *type, const char *value, int len);
 
 extern void mw_pii_map_init(MwPiiMap *map, MemoryContext cxt);
 /* Placeholders literally in a text are never issued: call for every text of the call before redacting the first. */
@@ -53,6 +70,13 @@ extern char *mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int 
 							MwSpan **spans, int *nspans);
 /* Replace the placeholders of this map; s itself when none is there.  *missing (may be NULL): something that looks like one of ours but is not in the map. */
 extern char *mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing);
+
+/* one message, rewritten in place; the spans found, by type, are added to *counts (may be NULL) */
+extern void mw_redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg);
+extern void mw_pii_reserve_message(MwPiiMap *map, MwMessage *msg);
+
+/* a type's name as mw writes it: LangChain's names and small letters are accepted */
+extern char *mw_pii_type_name(const char *name);
 
 /* compile the built-in patterns in the postmaster */
 extern void mw_redact_prewarm(void);

@@ -19,10 +19,11 @@ extern void mw_retry_explain(MwCall *call, MwExplain *out);
 extern void mw_model_run(MwCall *call);
 extern void mw_model_explain(MwCall *call, MwExplain *out);
 
-/* our own upper-bound count of tokens (budget.c): never below what a byte-level tokenizer can need is not promised, see its header */
-extern int64 mw_tokens_of_text(const char *s, int len);
+/* budget.c: encode the request and name it; what mw_cache_key uses too */
+extern void mw_call_encode(MwCall *call);
+extern void mw_budget_refuse_miss(MwCall *call);	/* only hits are left: MW301 */
 
-/* the canonical key of a call (cache.c) */
-extern MwKey mw_cache_key_of(const MwCall *call);
+/* cache.c: from call_key, the versions of the tenant's rules and its cache */
+extern void mw_cache_name(MwCall *call);
 
 #endif

@@ -43,6 +43,24 @@ extern bool mw_json_is_array(Jsonb *jb);
 typedef char *(*MwJsonLeaf) (char *s, int len, int *newlen, void *arg);
 extern Jsonb *mw_json_map_strings(Jsonb *jb, bool keys, MwJsonLeaf fn, void *arg);
 
+/*
+ * The same for functions that must know where they are, and for numbers: where
+ * fn returns another text for a number, a string takes its place.
+ */
+#define MW_JSON_KEYS	0x1
+#define MW_JSON_NUMBERS	0x2
+
+typedef struct MwJsonPlace
+{
+	int			depth;			/* containers around the leaf */
+	char	   *path[MW_JSON_MAX_DEPTH + 1];	/* keys from the outermost on; NULL: an element of an array */
+	bool		is_key;
+	bool		is_number;
+} MwJsonPlace;
+
+typedef char *(*MwJsonLeafAt) (char *s, int len, int *newlen, const MwJsonPlace *place, void *arg);
+extern Jsonb *mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg);
+
 /* The text of a message's content: a string, or the text parts of an array joined */
 extern char *mw_json_content_text(JsonbValue *content);
 

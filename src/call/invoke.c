@@ -1,0 +1,193 @@
+/*
+ * invoke.c - mw_invoke and mw_ask: a call from its arguments to its result.
+ *
+ * The whole life of a call stands in run() below.  A call whose caller named a
+ * request_id is claimed first, may end with a kept result, and keeps its own;
+ * one without runs down the stages and back and leaves nothing but what the
+ * stages' carrier recorded.
+ *
+ * There is nothing to clean up when an error leaves: the memory context goes
+ * with the caller's, the stack of calls is unwound by the abort of the
+ * (sub)transaction, and what is held in shared memory by gateway/held.c.  The
+ * error is caught only to be told which run it ended.
+ *
+ * mw_ask of a call without an id never builds the jsonb result: a cache hit has
+ * about ten microseconds in all.
+ */
+#include "mw.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "call/call.h"
+#include "stage/redact.h"
+#include "util/json.h"
+
+typedef struct Outcome
+{
+	bool		as_text;		/* mw_ask: the output alone */
+	MemoryContext outer;		/* where it has to live */
+	Datum		value;
+	bool		isnull;
+} Outcome;
+
+static void
+hand_out_text(Outcome *out, const char *s, int len)
+{
+	MemoryContext old = MemoryContextSwitchTo(out->outer);
+
+	out->value = PointerGetDatum(cstring_to_text_with_len(s, len));
+	MemoryContextSwitchTo(old);
+}
+
+static void
+hand_out_nothing(Outcome *out, const MwCall *call, const char *status)
+{
+	out->isnull = true;
+	ereport(WARNING,
+			(errmsg("the run ended with status \"%s\" and has no answer yet", status),
+			 errdetail("request_id: %s", call->request_id),
+			 errhint("mw_invoke shows what it asks for."),
+			 errhidestmt(true),
+			 errhidecontext(true)));
+}
+
+/* A result, kept or new: its placeholders are put back, and it leaves the call's memory */
+static void
+hand_out(Outcome *out, MwCall *call, Jsonb *result)
+{
+	result = mw_result_restore(call, result);
+	if (out->as_text)
+	{
+		char	   *status = mw_json_get_text(result, "status");
+		JsonbValue *output = mw_json_get(result, "output");
+
+		if (status == NULL || strcmp(status, "completed") != 0)
+			hand_out_nothing(out, call, status != NULL ? status : "unknown");
+		else if (output != NULL && output->type == jbvString)
+			hand_out_text(out, output->val.string.val, output->val.string.len);
+		else
+			out->isnull = true;
+		return;
+	}
+	out->value = PointerGetDatum(MemoryContextAlloc(out->outer, VARSIZE(result)));
+	memcpy(DatumGetPointer(out->value), result, VARSIZE(result));
+}
+
+static void
+run(MwCall *call, const MwInvokeArgs *args, Outcome *out)
+{
+	MwKey		fingerprint;
+	Jsonb	   *result;
+
+	if (call->request_named)
+	{
+		mw_claim_request(call);
+		fingerprint = mw_request_fingerprint(call, args);
+		result = mw_result_stored(call, &fingerprint);
+		if (result != NULL)
+		{
+			mw_pipeline_redact(call);
+			hand_out(out, call, result);
+			return;
+		}
+
+		/* the wait for another transaction is not part of the call */
+		call->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), call->timeout_ms);
+	}
+
+	mw_pipeline_run(call);
+
+	if (out->as_text && !call->request_named)
+	{
+		MwAnswer   *answer = call->answer;
+
+		if (answer->ntool_calls > 0)
+			hand_out_nothing(out, call, "tool_calls");
+		else if (answer->text == NULL)
+			hand_out_text(out, "", 0);
+		else if (call->map.n == 0)
+			hand_out_text(out, answer->text, answer->len);
+		else
+		{
+			int			len = answer->len;
+			char	   *text = mw_restore_text(&call->map, answer->text, answer->len, &len, NULL);
+
+			hand_out_text(out, text, len);
+		}
+		return;
+	}
+
+	result = mw_result_make(call);
+	if (call->request_named)
+		mw_result_store(call, &fingerprint, result);
+	hand_out(out, call, result);
+}
+
+/* The error that ended a run, with the run's id in its detail */
+static pg_attribute_noreturn() void
+rethrow(const MwCall *call)
+{
+	ErrorData  *edata = CopyErrorData();
+
+	FlushErrorState();
+	if (call != NULL && call->request_id != NULL)
+		edata->detail = edata->detail == NULL ?
+			psprintf("request_id: %s", call->request_id) :
+			psprintf("%s\nrequest_id: %s", edata->detail, call->request_id);
+	edata->hide_stmt = true;
+	edata->hide_ctx = true;
+	ReThrowError(edata);
+}
+
+static Datum
+invoke(FunctionCallInfo fcinfo, bool as_text)
+{
+	MwInvokeArgs args;
+	MwCall	   *volatile call = NULL;
+	Outcome		out = {.as_text = as_text, .outer = CurrentMemoryContext};
+
+	mw_loghide_statement();
+
+	PG_TRY();
+	{
+		mw_invoke_args(fcinfo, &args);
+		call = mw_call_make(&args, MW_USE_RUN);
+		mw_call_enter(call->tenant);
+		MemoryContextSwitchTo(call->cxt);
+		run(call, &args, &out);
+		MemoryContextSwitchTo(out.outer);
+		mw_call_leave();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(out.outer);
+		rethrow(call);
+	}
+	PG_END_TRY();
+
+	MemoryContextDelete(call->cxt);
+	fcinfo->isnull = out.isnull;
+	return out.isnull ? (Datum) 0 : out.value;
+}
+
+/* ---------- SQL ---------- */
+
+PG_FUNCTION_INFO_V1(mw_invoke);
+
+Datum
+mw_invoke(PG_FUNCTION_ARGS)
+{
+	return invoke(fcinfo, false);
+}
+
+PG_FUNCTION_INFO_V1(mw_ask);
+
+Datum
+mw_ask(PG_FUNCTION_ARGS)
+{
+	return invoke(fcinfo, true);
+}

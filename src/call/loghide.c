@@ -1,0 +1,54 @@
+/*
+ * loghide.c - keeps prompts out of the server's log.
+ *
+ * An error in a statement that calls mw is logged with that statement, and the
+ * statement holds the prompt as it was typed; with bound parameters it stands
+ * in the context line.  Neither is mw's own text, so nothing that mw says can
+ * keep it out.  A hook that sees each entry before it is written hides both,
+ * for everything that happens while a call runs (a lock wait that is logged, a
+ * terminate) and for whatever else the same message from the client brings
+ * about: the division by zero next to the call, the deferred constraint after
+ * it.
+ *
+ * What the log still holds is what the server was told to log as such:
+ * log_statement and log_min_duration_statement print statements in the entry's
+ * own text.  The client gets its own statement's context as ever.
+ */
+#include "mw.h"
+
+#include "access/xact.h"
+
+#include "call/call.h"
+
+static emit_log_hook_type next_emit_log_hook;
+
+/* When the client's message that called mw last arrived: names the message */
+static TimestampTz hidden_message;
+static bool any_hidden;
+
+void
+mw_loghide_statement(void)
+{
+	hidden_message = GetCurrentStatementStartTimestamp();
+	any_hidden = true;
+}
+
+static void
+hide(ErrorData *edata)
+{
+	if (any_hidden &&
+		(mw_call_depth() > 0 || hidden_message == GetCurrentStatementStartTimestamp()))
+	{
+		edata->hide_stmt = true;
+		edata->hide_ctx = true;
+	}
+	if (next_emit_log_hook)
+		next_emit_log_hook(edata);
+}
+
+void
+mw_loghide_init(void)
+{
+	next_emit_log_hook = emit_log_hook;
+	emit_log_hook = hide;
+}

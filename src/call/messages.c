@@ -1,0 +1,571 @@
+/*
+ * messages.c - what the caller said, as messages that a provider accepts.
+ *
+ * Two spellings of a message are taken: mw's own, {"role", "content",
+ * "tool_calls": [{"id", "name", "args"}], ...}, and OpenAI's wire form, whose
+ * tool calls are {"id", "type": "function", "function": {"name", "arguments":
+ * text}}.  What goes on is mw's.  The plain message, a role and a text, becomes
+ * an MwMessage without jsonb; the rest is rebuilt canonically, so that the
+ * cache key does not depend on the spelling.  A message's id, status and
+ * metadata belong to a thread and not to what is asked; without memory there
+ * is no thread and they are left out.
+ *
+ * Then the transcript is paired (invariant 11): each tool call is followed by
+ * exactly one answer, in the order of the calls.  A late answer moves up to its
+ * call, an open call is answered for, an answer that nobody asked for is left
+ * out.  No provider gets a request of ours that it must refuse.
+ */
+#include "mw.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "call/request.h"
+#include "util/json.h"
+
+#define MAX_MESSAGES 65536		/* more than any model's context holds; bounds what is allocated */
+
+/* A tool call of an assistant's message, while pairing */
+typedef struct Asked
+{
+	const char *id;
+	const char *name;
+	int			answer;			/* the message that answers it; -1: none */
+	struct Asked *same;			/* next one of the same message with the same id */
+} Asked;
+
+/* A message with what pairing has to know of it */
+typedef struct Read
+{
+	MwMessage	msg;
+	const char *answers;		/* role tool: the id that it answers */
+	Asked	   *asked;
+	int			nasked;
+} Read;
+
+/* id of a call -> the newest call that has it and waits for an answer */
+typedef struct OpenCall
+{
+	const char *id;				/* hash key */
+	uint32		hash;
+	char		status;
+	int			owner;			/* message that asks */
+	Asked	   *first;
+	Asked	   *last;
+} OpenCall;
+
+#define SH_PREFIX opencalls
+#define SH_ELEMENT_TYPE OpenCall
+#define SH_KEY_TYPE const char *
+#define SH_KEY id
+#define SH_HASH_KEY(tb, key) hash_bytes((const unsigned char *) (key), strlen(key))
+#define SH_EQUAL(tb, a, b) (strcmp(a, b) == 0)
+#define SH_STORE_HASH
+#define SH_GET_HASH(tb, a) (a)->hash
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+static const char *const message_keys[] = {
+	"annotations", "audio", "content", "function_call", "id", "invalid_tool_calls", "metadata",
+	"name", "refusal", "role", "status", "tool_call_id", "tool_calls", NULL
+};
+
+#define bad_message(n, ...) \
+	ereport(ERROR, \
+			(errcode(ERRCODE_MW_BAD_ARGUMENT), \
+			 errmsg("message %d of the argument messages cannot be used", (n) + 1), \
+			 errdetail(__VA_ARGS__), \
+			 errhint("A message is {\"role\": \"system\", \"user\", \"assistant\" or \"tool\", \"content\": text or parts}, and a tool's also has the \"tool_call_id\" that it answers.")))
+
+/* ---------- building jsonb ---------- */
+
+static void
+push_key(JsonbParseState **state, const char *name)
+{
+	JsonbValue	key;
+
+	key.type = jbvString;
+	key.val.string.val = unconstify(char *, name);
+	key.val.string.len = strlen(name);
+	pushJsonbValue(state, WJB_KEY, &key);
+}
+
+static void
+push_text(JsonbParseState **state, const char *name, const char *s, int len)
+{
+	JsonbValue	v;
+
+	push_key(state, name);
+	v.type = jbvString;
+	v.val.string.val = unconstify(char *, s);
+	v.val.string.len = len;
+	pushJsonbValue(state, WJB_VALUE, &v);
+}
+
+/* A text of its own, one byte longer than it is */
+static char *
+copy_text(const char *s, int len)
+{
+	char	   *copy = palloc(len + 1);
+
+	memcpy(copy, s, len);
+	copy[len] = '\0';
+	return copy;
+}
+
+/* ---------- reading one message ---------- */
+
+static const char *
+read_role(int n, Jsonb *json)
+{
+	static const char *const roles[] = {"system", "user", "assistant", "tool"};
+	char	   *role = mw_json_get_text(json, "role");
+
+	if (role == NULL)
+		bad_message(n, "It has no role.");
+	if (strcmp(role, "developer") == 0) /* OpenAI's newer word */
+		return "system";
+	for (int i = 0; i < lengthof(roles); i++)
+	{
+		if (strcmp(role, roles[i]) == 0)
+			return roles[i];
+	}
+	bad_message(n, "Its role is none of system, user, assistant and tool.");
+	return NULL;				/* not reached */
+}
+
+/* Parts are kept as they are, if they are parts at all. */
+static void
+check_parts(int n, JsonbValue *content)
+{
+	JsonbIterator *it = JsonbIteratorInit(content->val.binary.data);
+	JsonbIteratorToken tok;
+	JsonbValue	item;
+	int			nparts = 0;
+
+	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	{
+		Jsonb	   *part;
+		char	   *type;
+
+		if (tok != WJB_ELEM)
+			continue;
+		nparts++;
+		if (item.type != jbvBinary || !JsonContainerIsObject(item.val.binary.data))
+			bad_message(n, "Part %d of its content is not an object.", nparts);
+		part = JsonbValueToJsonb(&item);
+		type = mw_json_get_text(part, "type");
+		if (type == NULL)
+			bad_message(n, "Part %d of its content has no type.", nparts);
+		if (strcmp(type, "text") == 0 && mw_json_get_text(part, "text") == NULL)
+			bad_message(n, "Part %d of its content has type text and no text.", nparts);
+	}
+	if (nparts == 0)
+		bad_message(n, "Its content is an empty array.");
+}
+
+/* One tool call in either spelling.  Arguments that are no JSON object make it an invalid one. */
+static void
+read_tool_call(int n, JsonbValue *item, Asked *asked, JsonbValue *args, char **raw)
+{
+	Jsonb	   *json;
+	Jsonb	   *function;
+	JsonbValue *v;
+	char	   *name;
+	char	   *id;
+	char	   *why;
+
+	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
+		bad_message(n, "One of its tool calls is not an object.");
+	json = JsonbValueToJsonb(item);
+	id = mw_json_get_text(json, "id");
+	if (id == NULL || id[0] == '\0')
+		bad_message(n, "One of its tool calls has no id.");
+
+	function = mw_json_get_jsonb(json, "function");
+	if (function != NULL)
+	{
+		name = mw_json_get_text(function, "name");
+		v = mw_json_get(function, "arguments");
+	}
+	else
+	{
+		name = mw_json_get_text(json, "name");
+		v = mw_json_get(json, "args");
+	}
+	if (name == NULL || name[0] == '\0')
+		bad_message(n, "One of its tool calls has no name.");
+
+	*raw = NULL;
+	if (v != NULL && v->type == jbvString && v->val.string.len > 0)
+	{
+		Jsonb	   *parsed = mw_json_parse(v->val.string.val, v->val.string.len, &why);
+
+		if (mw_json_is_object(parsed))
+		{
+			args->type = jbvBinary;
+			args->val.binary.data = &parsed->root;
+			args->val.binary.len = VARSIZE(parsed) - VARHDRSZ;
+		}
+		else
+			*raw = pnstrdup(v->val.string.val, v->val.string.len);
+	}
+	else if (v != NULL && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+		*args = *v;
+	else if (v != NULL && v->type != jbvString)
+		bad_message(n, "The arguments of one of its tool calls are not an object.");
+	else
+		args->type = jbvNull;	/* none at all: an empty object */
+
+	asked->id = id;
+	asked->name = name;
+	asked->answer = -1;
+	asked->same = NULL;
+}
+
+/*
+ * The tool calls of an assistant's message, into the object that is being built
+ * and into *out for pairing.  Valid ones come first, then invalid ones.
+ */
+static void
+read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
+{
+	static const char *const lists[] = {"tool_calls", "invalid_tool_calls"};
+	JsonbValue *args;
+	char	  **raw;
+	int			total = 0;
+	int			nraw = 0;
+
+	for (int l = 0; l < lengthof(lists); l++)
+	{
+		JsonbValue *list = mw_json_get(json, lists[l]);
+
+		if (list == NULL)
+			continue;
+		if (list->type != jbvBinary || !JsonContainerIsArray(list->val.binary.data))
+			bad_message(n, "Its %s are not an array.", lists[l]);
+		total += JsonContainerSize(list->val.binary.data);
+	}
+	if (total == 0)
+		return;
+
+	out->asked = palloc(total * sizeof(Asked));
+	args = palloc(total * sizeof(JsonbValue));
+	raw = palloc(total * sizeof(char *));
+
+	for (int l = 0; l < lengthof(lists); l++)
+	{
+		JsonbValue *list = mw_json_get(json, lists[l]);
+		JsonbIterator *it;
+		JsonbIteratorToken tok;
+		JsonbValue	item;
+
+		if (list == NULL)
+			continue;
+		it = JsonbIteratorInit(list->val.binary.data);
+		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		{
+			int			i = out->nasked;
+
+			if (tok != WJB_ELEM)
+				continue;
+			read_tool_call(n, &item, &out->asked[i], &args[i], &raw[i]);
+			if (raw[i] != NULL)
+				nraw++;
+			out->nasked++;
+		}
+	}
+
+	for (int invalid = 0; invalid <= 1; invalid++)
+	{
+		if (invalid ? nraw == 0 : nraw == total)
+			continue;
+		push_key(state, lists[invalid]);
+		pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
+		for (int i = 0; i < total; i++)
+		{
+			if ((raw[i] != NULL) != (invalid == 1))
+				continue;
+			pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+			push_text(state, "id", out->asked[i].id, strlen(out->asked[i].id));
+			push_text(state, "name", out->asked[i].name, strlen(out->asked[i].name));
+			if (invalid)
+				push_text(state, "args", raw[i], strlen(raw[i]));
+			else
+			{
+				push_key(state, "args");
+				if (args[i].type == jbvNull)
+				{
+					pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+					pushJsonbValue(state, WJB_END_OBJECT, NULL);
+				}
+				else
+					pushJsonbValue(state, WJB_VALUE, &args[i]);
+			}
+			pushJsonbValue(state, WJB_END_OBJECT, NULL);
+		}
+		pushJsonbValue(state, WJB_END_ARRAY, NULL);
+	}
+}
+
+/* What OpenAI's own messages hold beside ours, empty in all that mw can send on */
+static void
+check_foreign(int n, Jsonb *json)
+{
+	static const char *const foreign[] = {"annotations", "audio", "function_call", "refusal"};
+
+	for (int i = 0; i < lengthof(foreign); i++)
+	{
+		JsonbValue *v = mw_json_get(json, foreign[i]);
+
+		if (v != NULL &&
+			!(v->type == jbvBinary && JsonContainerSize(v->val.binary.data) == 0))
+			bad_message(n, "mw cannot send its \"%s\" on.", foreign[i]);
+	}
+}
+
+static void
+read_message(int n, JsonbValue *item, Read *out)
+{
+	Jsonb	   *json;
+	JsonbValue *content;
+	JsonbValue *name;
+	JsonbParseState *state = NULL;
+	bool		is_tool;
+	bool		is_assistant;
+
+	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
+		bad_message(n, "It is not an object.");
+	json = JsonbValueToJsonb(item);
+	mw_json_check_keys(json, "a message", message_keys);
+	check_foreign(n, json);
+
+	out->msg.role = read_role(n, json);
+	out->msg.from_caller = true;
+	is_tool = strcmp(out->msg.role, "tool") == 0;
+	is_assistant = strcmp(out->msg.role, "assistant") == 0;
+
+	content = mw_json_get(json, "content");
+	if (content != NULL && content->type != jbvString)
+	{
+		if (content->type != jbvBinary || !JsonContainerIsArray(content->val.binary.data))
+			bad_message(n, "Its content is neither a text nor an array of parts.");
+		check_parts(n, content);
+	}
+	name = mw_json_get(json, "name");
+	if (name != NULL && name->type != jbvString)
+		bad_message(n, "Its name is not a text.");
+
+	if (is_tool)
+	{
+		out->answers = mw_json_get_text(json, "tool_call_id");
+		if (out->answers == NULL || out->answers[0] == '\0')
+			bad_message(n, "It is a tool's and has no tool_call_id.");
+	}
+	else if (mw_json_get(json, "tool_call_id") != NULL)
+		bad_message(n, "It has a tool_call_id and is not a tool's.");
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	push_text(&state, "role", out->msg.role, strlen(out->msg.role));
+	if (is_assistant)
+		read_tool_calls(n, json, &state, out);
+	else if (mw_json_get(json, "tool_calls") != NULL || mw_json_get(json, "invalid_tool_calls") != NULL)
+		bad_message(n, "It has tool calls and is not an assistant's.");
+
+	if (content == NULL && out->nasked == 0)
+		bad_message(n, "It has no content.");
+
+	/* the plain case needs no jsonb */
+	if (!is_tool && out->nasked == 0 && name == NULL && content->type == jbvString)
+	{
+		out->msg.text = copy_text(content->val.string.val, content->val.string.len);
+		out->msg.len = content->val.string.len;
+		return;
+	}
+
+	if (content == NULL)
+		push_text(&state, "content", "", 0);
+	else
+	{
+		push_key(&state, "content");
+		pushJsonbValue(&state, WJB_VALUE, content);
+	}
+	if (name != NULL)
+		push_text(&state, "name", name->val.string.val, name->val.string.len);
+	if (is_tool)
+		push_text(&state, "tool_call_id", out->answers, strlen(out->answers));
+	out->msg.json = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+}
+
+/* ---------- pairing ---------- */
+
+/* The answer to a call that has none */
+static MwMessage
+not_completed(const Asked *asked)
+{
+	MwMessage	msg = {.role = "tool"};
+	JsonbParseState *state = NULL;
+	char	   *text = psprintf("Tool call %s with id %s was not completed.", asked->name, asked->id);
+
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	push_text(&state, "role", "tool", 4);
+	push_text(&state, "content", text, strlen(text));
+	push_text(&state, "tool_call_id", asked->id, strlen(asked->id));
+	msg.json = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	msg.from_caller = true;		/* name and id are the caller's words */
+	return msg;
+}
+
+/* Find for each call its answer: the first one after it, before another message asks under that id. */
+static void
+find_answers(Read *reads, int n)
+{
+	opencalls_hash *open = opencalls_create(CurrentMemoryContext, 64, NULL);
+
+	for (int m = 0; m < n; m++)
+	{
+		OpenCall   *entry;
+
+		if (reads[m].answers != NULL)
+		{
+			entry = opencalls_lookup(open, reads[m].answers);
+			if (entry == NULL || entry->first == NULL)
+				continue;
+			entry->first->answer = m;
+			entry->first = entry->first->same;
+		}
+		for (int i = 0; i < reads[m].nasked; i++)
+		{
+			Asked	   *asked = &reads[m].asked[i];
+			bool		found;
+
+			entry = opencalls_insert(open, asked->id, &found);
+			if (found && entry->owner == m && entry->first != NULL)
+				entry->last->same = asked;
+			else
+				entry->first = asked;
+			entry->owner = m;
+			entry->last = asked;
+		}
+	}
+	opencalls_destroy(open);
+}
+
+/* The messages in an order that every provider takes; returns their number */
+static int
+pair(Read *reads, int n, MwMessage *out)
+{
+	int			k = 0;
+
+	find_answers(reads, n);
+	for (int m = 0; m < n; m++)
+	{
+		if (reads[m].answers != NULL)
+			continue;			/* stands beside its call, or is left out */
+		out[k++] = reads[m].msg;
+		for (int i = 0; i < reads[m].nasked; i++)
+		{
+			Asked	   *asked = &reads[m].asked[i];
+
+			out[k++] = asked->answer >= 0 ? reads[asked->answer].msg : not_completed(asked);
+		}
+	}
+	return k;
+}
+
+/* ---------- all of them ---------- */
+
+void
+mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len)
+{
+	Read	   *reads;
+	int			given = 0;
+	int			n = 0;
+	int			nasked = 0;
+	bool		paired = true;
+
+	if (messages != NULL)
+	{
+		if (!mw_json_is_array(messages))
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("messages must be a JSON array"),
+					 errhint("Such as '[{\"role\": \"user\", \"content\": \"…\"}]'.")));
+		given = JB_ROOT_COUNT(messages);
+		if (given > MAX_MESSAGES)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("too many messages"),
+					 errdetail("There are %d, and at most %d can be given.", given, MAX_MESSAGES)));
+	}
+	if (prompt == NULL && given == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("there is nothing to ask"),
+				 errdetail("The prompt is NULL and messages is NULL or empty."),
+				 errhint("Give a prompt, or messages, or both.")));
+	if (prompt != NULL && prompt_len == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("the prompt is empty"),
+				 errhint("Where messages say everything, the prompt is NULL.")));
+
+	if (given == 0)
+	{
+		call->messages = palloc0(sizeof(MwMessage));
+		call->nmessages = 1;
+		call->messages[0].role = "user";
+		call->messages[0].text = prompt;
+		call->messages[0].len = prompt_len;
+		call->messages[0].from_caller = true;
+		return;
+	}
+
+	reads = palloc0((given + 1) * sizeof(Read));
+	{
+		JsonbIterator *it = JsonbIteratorInit(&messages->root);
+		JsonbIteratorToken tok;
+		JsonbValue	item;
+
+		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		{
+			if (tok != WJB_ELEM)
+				continue;
+			CHECK_FOR_INTERRUPTS();
+			read_message(n, &item, &reads[n]);
+			nasked += reads[n].nasked;
+			if (reads[n].nasked > 0 || reads[n].answers != NULL)
+				paired = false;
+			n++;
+		}
+	}
+	if (prompt != NULL)
+	{
+		reads[n].msg.role = "user";
+		reads[n].msg.text = prompt;
+		reads[n].msg.len = prompt_len;
+		reads[n].msg.from_caller = true;
+		n++;
+	}
+
+	call->messages = palloc((n + nasked) * sizeof(MwMessage));
+	if (paired)
+	{
+		for (int i = 0; i < n; i++)
+			call->messages[i] = reads[i].msg;
+		call->nmessages = n;
+	}
+	else
+		call->nmessages = pair(reads, n, call->messages);
+
+	if (call->nmessages == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("there is nothing to ask"),
+				 errdetail("The messages are results of tool calls that none of them asks for."),
+				 errhint("Send the whole history: the message with the tool calls stands before their results.")));
+}

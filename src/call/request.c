@@ -1,0 +1,393 @@
+/*
+ * request.c - the arguments of mw_invoke into an MwCall.
+ *
+ * Everything that can be wrong with what the caller wrote is said here, before
+ * the first stage: nothing is reserved, claimed or sent by then.  The order is
+ * that of cost and of rights.  Sizes come first, read off the toast pointers,
+ * so that a prompt that is too large is never detoasted; then whether this
+ * transaction may write; then the tenant, so that a role learns nothing more
+ * about one that is not its own; then model, options, tools and messages.
+ *
+ * The call lives in a memory context of its own under the caller's current one:
+ * whoever ends the statement, or unwinds it by an error, frees it.
+ */
+#include "mw.h"
+
+#include "access/detoast.h"
+#include "access/xact.h"
+#include "common/pg_prng.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "call/call.h"
+#include "call/request.h"
+#include "guc.h"
+#include "provider/provider.h"
+#include "util/hash.h"
+#include "util/json.h"
+
+#define MAX_NAME	255			/* bytes of a session's name and of a request_id */
+
+/* ---------- arguments ---------- */
+
+void
+mw_check_prompt_size(Size bytes)
+{
+	if (bytes <= (Size) mw_guc_max_prompt_kb * 1024)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+			 errmsg("the prompt is larger than mw.max_prompt"),
+			 errdetail("Prompt, messages, tools and options have %zu kB together, and %d kB are allowed.",
+					   (bytes + 1023) / 1024, mw_guc_max_prompt_kb),
+			 errhint("Send less, or let a superuser raise mw.max_prompt.")));
+}
+
+static char *
+text_arg(FunctionCallInfo fcinfo, int n, int *len)
+{
+	text	   *t;
+	char	   *s;
+	int			bytes;
+
+	if (PG_ARGISNULL(n))
+		return NULL;
+	t = PG_GETARG_TEXT_PP(n);
+	bytes = VARSIZE_ANY_EXHDR(t);
+	s = palloc(bytes + 1);
+	memcpy(s, VARDATA_ANY(t), bytes);
+	s[bytes] = '\0';
+	if (len != NULL)
+		*len = bytes;
+	return s;
+}
+
+static Jsonb *
+jsonb_arg(FunctionCallInfo fcinfo, int n)
+{
+	return PG_ARGISNULL(n) ? NULL : PG_GETARG_JSONB_P(n);
+}
+
+/* (tenant, session, prompt, tools, agent, model, request_id, options, messages) */
+void
+mw_invoke_args(FunctionCallInfo fcinfo, MwInvokeArgs *args)
+{
+	static const int large[] = {2, 3, 7, 8};
+	Size		bytes = 0;
+
+	for (int i = 0; i < lengthof(large); i++)
+	{
+		if (!PG_ARGISNULL(large[i]))
+			bytes += toast_raw_datum_size(PG_GETARG_DATUM(large[i])) - VARHDRSZ;
+	}
+	mw_check_prompt_size(bytes);
+
+	args->tenant = text_arg(fcinfo, 0, NULL);
+	args->session = text_arg(fcinfo, 1, NULL);
+	args->prompt = text_arg(fcinfo, 2, &args->prompt_len);
+	args->tools = jsonb_arg(fcinfo, 3);
+	args->agent = text_arg(fcinfo, 4, NULL);
+	args->model = text_arg(fcinfo, 5, NULL);
+	args->request_id = text_arg(fcinfo, 6, NULL);
+	args->options = jsonb_arg(fcinfo, 7);
+	args->messages = jsonb_arg(fcinfo, 8);
+}
+
+/* ---------- names ---------- */
+
+static void
+check_tenant(const char *tenant)
+{
+	if (tenant != NULL && tenant[0] != '\0')
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_BAD_ARGUMENT),
+			 errmsg("the tenant is %s", tenant == NULL ? "NULL" : "empty"),
+			 errhint("The first argument names the tenant that the call is for: SELECT mw_ask('acme', …).")));
+}
+
+static void
+check_session(const char *session)
+{
+	if (session == NULL)
+		return;
+	if (session[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("the session is empty"),
+				 errhint("NULL makes a call without a session.")));
+	if (strcmp(session, "*") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("the session cannot be named \"*\""),
+				 errdetail("That name stands for each session of a tenant.")));
+	if (strlen(session) > MAX_NAME)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("the session's name is too long"),
+				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(session), MAX_NAME)));
+}
+
+static void
+check_request_id(const char *id)
+{
+	if (id[strspn(id, " \t\r\n\v\f")] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("the request_id is %s", id[0] == '\0' ? "empty" : "blank"),
+				 errhint("NULL lets mw make one, for a call that is not to be repeated.")));
+	if (strlen(id) > MAX_NAME)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("the request_id is too long"),
+				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(id), MAX_NAME)));
+}
+
+/* ---------- ids ---------- */
+
+/*
+ * The id of a run: a UUID of version 7, whose time keeps the newest rows of the
+ * ledger together in its index.  It names and guards nothing, so the process's
+ * own generator (strongly seeded) will do, which costs no system call.
+ */
+static void
+make_run_id(pg_uuid_t *id)
+{
+	uint64		ms = (GetCurrentTimestamp() +
+					  (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY) / 1000;
+	uint64		random[2];
+
+	random[0] = pg_prng_uint64(&pg_global_prng_state);
+	random[1] = pg_prng_uint64(&pg_global_prng_state);
+	for (int i = 0; i < 6; i++)
+		id->data[i] = (ms >> (40 - 8 * i)) & 0xff;
+	memcpy(&id->data[6], random, 10);
+	id->data[6] = (id->data[6] & 0x0f) | 0x70;
+	id->data[8] = (id->data[8] & 0x3f) | 0x80;
+}
+
+/*
+ * A request_id that mw makes is mw-RUN_ID-TAG, the tag being keyed with the
+ * database's secret.  So one that comes back from a caller is known without a
+ * look-up, in whatever database the dump was restored, and nobody's own ids
+ * are refused because they look similar.
+ */
+#define MADE_PREFIX		"mw-"
+#define UUID_CHARS		36
+#define TAG_CHARS		16
+#define MADE_LEN		(3 + UUID_CHARS + 1 + TAG_CHARS)
+
+static const char hex[] = "0123456789abcdef";
+
+static void
+append_tag(char *to, const char *tenant, const char *id, int len)
+{
+	MwHash		h;
+	MwKey		key;
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "request_id");
+	mw_hash_text(&h, tenant);
+	mw_hash_part(&h, id, len);
+	key = mw_hash_end(&h);
+	for (int i = 0; i < TAG_CHARS / 2; i++)
+	{
+		*to++ = hex[key.b[i] >> 4];
+		*to++ = hex[key.b[i] & 15];
+	}
+	*to = '\0';
+}
+
+static char *
+make_request_id(const char *tenant, const pg_uuid_t *run_id)
+{
+	char	   *id = palloc(MADE_LEN + 1);
+	char	   *p = id;
+
+	memcpy(p, MADE_PREFIX, 3);
+	p += 3;
+	for (int i = 0; i < UUID_LEN; i++)
+	{
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*p++ = '-';
+		*p++ = hex[run_id->data[i] >> 4];
+		*p++ = hex[run_id->data[i] & 15];
+	}
+	*p++ = '-';
+	append_tag(p, tenant, id, p - id);
+	return id;
+}
+
+static void
+refuse_made_id(const char *tenant, const char *id)
+{
+	char		tag[TAG_CHARS + 1];
+
+	if (strlen(id) != MADE_LEN || strncmp(id, MADE_PREFIX, 3) != 0)
+		return;
+	append_tag(tag, tenant, id, MADE_LEN - TAG_CHARS);
+	if (strcmp(tag, id + MADE_LEN - TAG_CHARS) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_OTHER_REQUEST),
+				 errmsg("this request_id was made by mw for another run"),
+				 errdetail("A run whose caller named no request_id cannot be repeated: its answers were not recorded."),
+				 errhint("Name a request_id of your own before the first try.")));
+}
+
+/* ---------- model ---------- */
+
+/*
+ * Which model: the argument, else the tenant's, else the server's setting.
+ * Where a model is named, {"model": …, "model_settings": {…}} may stand.
+ */
+static const char *
+choose_model(MwCall *call, const char *named, Jsonb **settings)
+{
+	static const char *const keys[] = {"model", "model_settings", NULL};
+	const char *model = named;
+
+	*settings = NULL;
+	if (model == NULL)
+		model = call->policy->model;
+	if (model == NULL && mw_guc_default_model != NULL && mw_guc_default_model[0] != '\0')
+		model = mw_guc_default_model;
+	if (model == NULL)
+		return NULL;
+
+	if (model[0] == '{')
+	{
+		char	   *why;
+		Jsonb	   *json = mw_json_parse(model, strlen(model), &why);
+		JsonbValue *v;
+
+		if (!mw_json_is_object(json) || mw_json_get_text(json, "model") == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("the model is neither a name nor an object with one"),
+					 errhint("A model is 'server:model', or '{\"model\": \"server:model\", \"model_settings\": {\"temperature\": 0}}'.")));
+		mw_json_check_keys(json, "a model", keys);
+		v = mw_json_get(json, "model_settings");
+		if (v != NULL)
+		{
+			*settings = JsonbValueToJsonb(v);
+			if (!mw_json_is_object(*settings))
+				ereport(ERROR,
+						(errcode(ERRCODE_MW_BAD_ARGUMENT),
+						 errmsg("model_settings must be a JSON object")));
+		}
+		model = mw_json_get_text(json, "model");
+	}
+	return model;
+}
+
+static void
+find_server(MwCall *call)
+{
+	if (call->model == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("no model is named"),
+				 errdetail("Neither the call nor the tenant's settings nor mw.default_model names one."),
+				 errhint("Name it in the call, model => 'server:model', or for the tenant: SELECT mw_alter_tenant(%s, '{\"model\": \"server:model\"}').",
+						 quote_literal_cstr(call->tenant))));
+
+	call->server = mw_server_for_model(call->model, &call->model_name);
+	call->provider = mw_provider_find(call->server->api);
+	if (call->provider == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("server \"%s\" has an api that mw does not speak", call->server->name),
+				 errdetail("Its api is \"%s\".", call->server->api),
+				 errhint("ALTER SERVER %s OPTIONS (SET api 'openai')", quote_identifier(call->server->name))));
+	call->retry_unknown = call->server->retry_unknown;
+
+	if (strcmp(call->server->api, "fake") == 0)
+		call->transport = &mw_transport_fake;
+	else
+	{
+		call->transport = &mw_transport_gateway;
+		if (!call->server->committed)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("server \"%s\" must be committed before it is called", call->server->name),
+					 errdetail("Its calls are made by the gateway, another process, which does not see what this transaction has changed."),
+					 errhint("COMMIT first. A server with api 'fake' can be created and called in one transaction.")));
+	}
+}
+
+/* ---------- the call ---------- */
+
+MwCall *
+mw_call_make(const MwInvokeArgs *args, MwCallUse use)
+{
+	MemoryContext cxt;
+	MemoryContext old;
+	MwCall	   *call;
+	Jsonb	   *settings;
+	bool		key_only = use == MW_USE_KEY;
+
+	if (use == MW_USE_RUN)
+	{
+		PreventCommandDuringRecovery("mw_invoke()");
+		PreventCommandIfReadOnly("mw_invoke()");
+		PreventCommandIfParallelMode("mw_invoke()");
+	}
+
+	if (!key_only)
+	{
+		check_tenant(args->tenant);
+		check_session(args->session);
+		if (args->request_id != NULL)
+			check_request_id(args->request_id);
+	}
+
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "mw call", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(cxt);
+	call = palloc0(sizeof(MwCall));
+	call->cxt = cxt;
+	call->tenant = args->tenant;
+	call->session = args->session;
+	call->purpose = "model";
+	call->turn = 1;
+	call->call_no = 1;
+
+	if (args->tenant != NULL)
+		call->policy = mw_policy_get(args->tenant);
+	else
+		call->policy = mw_policy_default();
+
+	if (!key_only && args->agent != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("no agent of that name exists"),
+				 errdetail("This version of mw has no agents."),
+				 errhint("Leave the argument agent out.")));
+
+	call->model = choose_model(call, args->model, &settings);
+	if (!key_only)
+		find_server(call);
+	mw_options_read(call, args->options, settings);
+	call->tools = mw_tools_read(args->tools);
+	mw_tools_check_choice(call->tools, call->params);
+	mw_messages_read(call, args->messages, args->prompt, args->prompt_len);
+
+	if (!key_only)
+	{
+		make_run_id(&call->run_id);
+		call->request_named = args->request_id != NULL;
+		if (call->request_named)
+		{
+			refuse_made_id(call->tenant, args->request_id);
+			call->request_id = args->request_id;
+		}
+		else
+			call->request_id = make_request_id(call->tenant, &call->run_id);
+		call->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), call->timeout_ms);
+	}
+
+	MemoryContextSwitchTo(old);
+	return call;
+}

@@ -1,0 +1,20 @@
+/*
+ * request.h - the parts of making a call, between the files that make it.
+ */
+#ifndef MW_REQUEST_H
+#define MW_REQUEST_H
+
+#include "mw.h"
+
+/* options.c: into the fields of the call; settings are a model's own (sent parameters only) and lose against options */
+extern void mw_options_read(MwCall *call, Jsonb *options, Jsonb *settings);
+extern Jsonb *mw_options_sent(Jsonb *options);	/* those that reach the provider; NULL for none */
+
+/* messages.c: the caller's messages and the prompt, paired (invariant 11) */
+extern void mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len);
+
+/* tools.c: OpenAI-style schemas, canonical; NULL for none.  Checks tool_choice against them. */
+extern Jsonb *mw_tools_read(Jsonb *tools);
+extern void mw_tools_check_choice(Jsonb *tools, Jsonb *params);
+
+#endif

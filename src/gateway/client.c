@@ -1,0 +1,642 @@
+/*
+ * client.c - the backend's side of the gateway: the implementation of
+ * MwTransport for real servers.
+ *
+ * A backend never touches the network and holds no lock while it waits: it
+ * fills a slot, wakes the gateway and sleeps on its own latch.  What it holds in
+ * shared memory meanwhile, the slot and the reservation, is registered with
+ * held.c and given back when the transaction aborts; a slot that the gateway
+ * has taken is then only marked, and the exchange goes on without us.
+ */
+#include "mw.h"
+
+#include <math.h>
+
+#include "access/xact.h"
+#include "catalog/pg_type_d.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/proc.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "gateway/counters.h"
+#include "gateway/gateway.h"
+#include "gateway/held.h"
+#include "gateway/shm.h"
+#include "guc.h"
+#include "util/faults.h"
+#include "util/hash.h"
+#include "util/spi.h"
+
+/* ---------- slots ---------- */
+
+/*
+ * Take a slot out of its gate's queue; the lock is held.
+ */
+static void
+unqueue(MwGate *gate, int slot)
+{
+	int			prev = -1;
+
+	for (int i = gate->head; i >= 0; prev = i, i = mw_shared->slots[i].next)
+	{
+		if (i != slot)
+			continue;
+		if (prev < 0)
+			gate->head = mw_shared->slots[i].next;
+		else
+			mw_shared->slots[prev].next = mw_shared->slots[i].next;
+		if (gate->tail == slot)
+			gate->tail = prev;
+		return;
+	}
+}
+
+static void
+free_slot(int i, dsa_pointer *request, dsa_pointer *reply)
+{
+	MwSlot	   *s = &mw_shared->slots[i];
+
+	*request = s->request;
+	*reply = s->reply;
+	s->request = s->reply = InvalidDsaPointer;
+	s->state = MW_SLOT_FREE;
+	s->owner = NULL;
+	s->next = mw_shared->free;
+	mw_shared->free = i;
+}
+
+/*
+ * The caller leaves (held.c calls this at abort).  What the gateway has not
+ * looked at is withdrawn, what it owns goes on without us; only then does the
+ * reservation belong to the gateway.
+ */
+static void
+leave_slot(void *arg)
+{
+	int			i = (int) (intptr_t) arg;
+	MwSlot	   *s = &mw_shared->slots[i];
+	dsa_pointer request = InvalidDsaPointer;
+	dsa_pointer reply = InvalidDsaPointer;
+	bool		withdrawn = false;
+	MwSlot		was;
+
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	was = *s;
+	if (s->state == MW_SLOT_TAKEN)
+	{
+		s->abandoned = true;
+		s->owner = NULL;
+	}
+	else
+	{
+		if (s->state == MW_SLOT_QUEUED)
+		{
+			for (int g = 0; g < MW_MAX_GATES; g++)
+				if (mw_shared->gates[g].db == s->db)
+					unqueue(&mw_shared->gates[g], i);
+		}
+		withdrawn = s->nscopes > 0;
+		free_slot(i, &request, &reply);
+	}
+	LWLockRelease(mw_shared->lock);
+
+	if (withdrawn)
+		mw_counters_settle(was.scope, was.limited, was.nscopes, was.tokens, was.requests, 0, 0);
+	if (DsaPointerIsValid(request))
+		dsa_free(mw_dsa(), request);
+	if (DsaPointerIsValid(reply))
+		dsa_free(mw_dsa(), reply);
+}
+
+static int
+put_string(MwWire *w, int *at, const char *s)
+{
+	int			offset = *at;
+	size_t		len;
+
+	if (s == NULL)
+		return -1;
+	len = strlen(s) + 1;
+	memcpy(w->data + offset, s, len);
+	*at += len;
+	return offset;
+}
+
+#define string_size(s)	((s) ? strlen(s) + 1 : 0)
+
+/* Lay a request out in the DSA.  "a" may be NULL for work that is no call. */
+static dsa_pointer
+pack(const MwWire *head, const char *tenant, const char *session, const MwAttempt *a)
+{
+	Size		size = offsetof(MwWire, data) + string_size(tenant) + string_size(session);
+	dsa_pointer p;
+	MwWire	   *w;
+	int			at = 0;
+
+	if (a)
+		size += string_size(a->request_id) + string_size(a->purpose) + string_size(a->model) + a->body_len + 1;
+	p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM | (size > 1024 * 1024 * 1024 ? DSA_ALLOC_HUGE : 0));
+	if (!DsaPointerIsValid(p))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("no shared memory is left for a request of %zu bytes", size)));
+	w = dsa_get_address(mw_dsa(), p);
+	memcpy(w, head, offsetof(MwWire, data));
+	w->tenant = put_string(w, &at, tenant);
+	w->session = put_string(w, &at, session);
+	w->request_id = put_string(w, &at, a ? a->request_id : NULL);
+	w->purpose = put_string(w, &at, a ? a->purpose : NULL);
+	w->model = put_string(w, &at, a ? a->model : NULL);
+	w->body = -1;
+	w->body_len = 0;
+	if (a)
+	{
+		w->body = at;
+		w->body_len = a->body_len;
+		memcpy(w->data + at, a->body, a->body_len);
+		w->data[at + a->body_len] = '\0';
+	}
+	return p;
+}
+
+/* Put a packed request into a slot of this database's queue and wake the gateway. */
+static int
+enqueue(dsa_pointer request, const MwWire *head, bool owns_reservation)
+{
+	MwGate	   *gate = mw_gateway_ensure();
+	int			i;
+	MwSlot	   *s;
+
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	i = mw_shared->free;
+	if (i < 0)
+	{
+		LWLockRelease(mw_shared->lock);
+		dsa_free(mw_dsa(), request);
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("too many model calls are in flight"),
+				 errdetail("All %d places are taken; nothing was sent.", mw_shared->nslots),
+				 errhint("Raise mw.max_calls and restart the server, or try again.")));
+	}
+	s = &mw_shared->slots[i];
+	mw_shared->free = s->next;
+	s->state = MW_SLOT_QUEUED;
+	s->abandoned = false;
+	s->db = MyDatabaseId;
+	s->next = -1;
+	s->owner = MyLatch;
+	s->owner_pid = MyProcPid;
+	s->queued_at = GetCurrentTimestamp();
+	s->request = request;
+	s->reply = InvalidDsaPointer;
+	s->nscopes = owns_reservation ? head->nscopes : 0;
+	memcpy(s->scope, head->scope, sizeof(s->scope));
+	memcpy(s->limited, head->limited, sizeof(s->limited));
+	s->tokens = head->reserved_tokens;
+	s->requests = head->reserved_requests;
+	if (gate->tail >= 0)
+		mw_shared->slots[gate->tail].next = i;
+	else
+		gate->head = i;
+	gate->tail = i;
+	if (gate->latch)
+		SetLatch(gate->latch);
+	LWLockRelease(mw_shared->lock);
+	return i;
+}
+
+/*
+ * Wait until the gateway has answered.  Interruptible at any moment: an ERROR
+ * leaves through held.c.  A gateway that went away before it looked at us is
+ * started again; its end while it owned our request is told by the reply.
+ */
+static MwWireReply *
+wait_for(int i, void *held)
+{
+	MwSlot	   *s = &mw_shared->slots[i];
+	MwSlotState state;
+	dsa_pointer request;
+	dsa_pointer reply;
+	MwWireReply *wire;
+	MwWireReply *copy;
+	Size		size;
+
+	for (;;)
+	{
+		LWLockAcquire(mw_shared->lock, LW_SHARED);
+		state = s->state;
+		LWLockRelease(mw_shared->lock);
+		if (state == MW_SLOT_DONE)
+			break;
+		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 500, mw_wait_event()) & WL_TIMEOUT)
+		{
+			if (state == MW_SLOT_QUEUED)
+				mw_gateway_ensure();
+		}
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+
+	/* copied before anything is given up: running out of memory here must leave the slot to held.c */
+	wire = dsa_get_address(mw_dsa(), s->reply);
+	size = sizeof(MwWireReply) + Max(wire->body_len, 0) + 1;
+	copy = MemoryContextAllocExtended(CurrentMemoryContext, size, MCXT_ALLOC_HUGE);
+	memcpy(copy, wire, size);
+
+	mw_held_drop(held);
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	free_slot(i, &request, &reply);
+	LWLockRelease(mw_shared->lock);
+	dsa_free(mw_dsa(), request);
+	dsa_free(mw_dsa(), reply);
+
+	if (copy->refused)
+		ereport(ERROR,
+				(errcode(copy->sqlstate),
+				 errmsg("the gateway did not carry out the call"),
+				 errdetail("%s", copy->error)));
+	return copy;
+}
+
+static void
+describe_scopes(MwWire *w, const MwReservation *r)
+{
+	w->nscopes = r->nscopes;
+	for (int i = 0; i < r->nscopes; i++)
+	{
+		w->scope[i] = r->scopes[i].key;
+		w->limited[i] = r->scopes[i].limited;
+		w->limit_requests[i] = r->scopes[i].limit_requests;
+	}
+	w->reserved_tokens = r->tokens;
+	w->reserved_requests = r->requests;
+}
+
+static MwWireReply *
+ask(MwWire *head, const char *tenant, const char *session)
+{
+	dsa_pointer p = pack(head, tenant, session, NULL);
+	int			i = enqueue(p, head, false);
+
+	return wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
+}
+
+/* ---------- budget ---------- */
+
+/*
+ * What is reserved, outside the call's memory: an abort must still find it.
+ * While a slot owns the reservation "handle" is NULL and this is only kept.
+ */
+typedef struct Holder
+{
+	MwKey		keys[MW_MAX_SCOPES];
+	bool		limited[MW_MAX_SCOPES];
+	int			n;
+	int64		tokens;
+	int64		requests;
+	void	   *handle;
+} Holder;
+
+static void
+give_back(void *what)
+{
+	Holder	   *h = what;
+
+	mw_counters_settle(h->keys, h->limited, h->n, h->tokens, h->requests, 0, 0);
+	pfree(h);
+}
+
+/* The reservation is this backend's again, with what the call says is left of it */
+static void
+hold(MwReservation *r)
+{
+	Holder	   *h = r->holder;
+
+	h->tokens = r->tokens;
+	h->requests = r->requests;
+	h->handle = mw_held_take(give_back, h);
+}
+
+static Holder *
+make_holder(MwReservation *r)
+{
+	Holder	   *h = MemoryContextAllocZero(TopMemoryContext, sizeof(Holder));
+
+	h->n = r->nscopes;
+	for (int i = 0; i < r->nscopes; i++)
+	{
+		h->keys[i] = r->scopes[i].key;
+		h->limited[i] = r->scopes[i].limited;
+	}
+	return h;
+}
+
+static int
+gateway_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved, int64 *tokens_left)
+{
+	MwReservation *r = &call->reserved;
+	bool		any = false;
+
+	for (int i = 0; i < r->nscopes; i++)
+		any |= r->scopes[i].limited;
+	if (!any)
+	{
+		r->requests = 1;
+		return -1;
+	}
+
+	for (int attempt = 0; attempt < 5; attempt++)
+	{
+		MwFigures	why;
+		MwWire		w = {.work = MW_WORK_LOAD};
+
+		Holder	   *h = make_holder(r);	/* before, so that nothing can fail once it is reserved */
+
+		switch (mw_counters_reserve(r, &why))
+		{
+			case MW_ADMITTED:
+			case MW_HITS_ONLY:
+				r->holder = h;
+				hold(r);
+				return -1;
+			case MW_REFUSED:
+				pfree(h);
+				*unit = why.unit;
+				*settled = why.settled;
+				*reserved = why.reserved;
+				*tokens_left = why.tokens_left;
+				return why.scope;
+			case MW_NOT_LOADED:
+				pfree(h);
+				describe_scopes(&w, r);
+				ask(&w, call->tenant, call->session);
+				break;
+		}
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("no room is left for the budget of this call"),
+			 errdetail("All %d counters have something reserved; nothing was sent.", mw_guc_max_counters),
+			 errhint("Raise mw.max_counters and restart the server, or try again.")));
+	return 0;
+}
+
+static void
+gateway_release(MwCall *call)
+{
+	MwReservation *r = &call->reserved;
+	Holder	   *h = r->holder;
+
+	r->held = false;
+	r->holder = NULL;
+	if (h == NULL)
+		return;
+	if (h->handle)
+		mw_held_drop(h->handle);
+	give_back(h);
+}
+
+static bool
+gateway_book_hit(MwCall *call)
+{
+	MwReservation *r = &call->reserved;
+	Holder	   *h = r->holder;
+	MwKey		keys[MW_MAX_SCOPES];
+	int			n = 0;
+	MwWire		w = {.work = MW_WORK_BOOK};
+	MwWireReply *reply;
+
+	for (int i = 0; i < r->nscopes; i++)
+		if (!isinf(r->scopes[i].limit_requests))
+			keys[n++] = r->scopes[i].key;
+	if (n == 0)
+		return true;			/* a hit costs no tokens, and nobody counts requests */
+	if (mw_counters_take_hit(keys, n))
+		return true;
+	if (r->requests == 0)
+		return false;			/* there were some left in advance; another caller had them */
+
+	/*
+	 * Our own reserved request becomes a booked one.  The slot owns it from
+	 * here on, so that a cancel gives it back exactly once.
+	 */
+	describe_scopes(&w, r);
+	w.reserved_tokens = 0;
+	w.reserved_requests = r->requests;
+	w.run_id = call->run_id;
+	{
+		MwAttempt	a = {
+			.request_id = call->request_id,
+			.purpose = "hits",
+			.model = call->model,
+			.body = "",
+		};
+		dsa_pointer p = pack(&w, call->tenant, call->session, &a);
+		int			i = enqueue(p, &w, true);
+
+		r->requests = 0;
+		if (h)
+			h->requests = 0;
+		reply = wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
+	}
+	return reply->kind == MW_OUTCOME_OK;
+}
+
+/* ---------- recorded and cached answers ---------- */
+
+static MwStored
+gateway_recorded(MwCall *call)
+{
+	static MwStmt stmt = {
+		.sql = "SELECT usable, body FROM mw.answer "
+		"WHERE tenant OPERATOR(pg_catalog.=) $1 AND request_id OPERATOR(pg_catalog.=) $2 "
+		"AND call_key OPERATOR(pg_catalog.=) $3 AND nth OPERATOR(pg_catalog.=) $4",
+		.nargs = 4, .types = {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
+	};
+	static MwStmt attempts = {
+		.sql = "SELECT outcome FROM mw.attempt "
+		"WHERE tenant OPERATOR(pg_catalog.=) $1 AND request_id OPERATOR(pg_catalog.=) $2 "
+		"AND call_key OPERATOR(pg_catalog.=) $3 AND nth OPERATOR(pg_catalog.=) $4 AND request_named "
+		"AND outcome IN ('running', 'unknown')",
+		.nargs = 4, .types = {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
+	};
+	MwStored	stored = {0};
+	MemoryContext mine = CurrentMemoryContext;
+	Datum		values[4];
+
+	values[0] = CStringGetTextDatum(call->tenant);
+	values[1] = CStringGetTextDatum(call->request_id);
+	values[2] = PointerGetDatum(mw_key_bytea(&call->call_key));
+	values[3] = Int32GetDatum(call->nth);
+
+	SPI_connect();
+	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 1) > 0)
+	{
+		HeapTuple	t = SPI_tuptable->vals[0];
+		TupleDesc	d = SPI_tuptable->tupdesc;
+		bool		null;
+		text	   *body = DatumGetTextPP(SPI_getbinval(t, d, 2, &null));
+
+		stored.found = true;
+		stored.unusable = !DatumGetBool(SPI_getbinval(t, d, 1, &null));
+		stored.body_len = VARSIZE_ANY_EXHDR(body);
+		stored.body = MemoryContextAlloc(mine, stored.body_len + 1);
+		memcpy(stored.body, VARDATA_ANY(body), stored.body_len);
+		stored.body[stored.body_len] = '\0';
+	}
+	else
+	{
+		uint64		n = mw_spi_read(&attempts, MW_AS_CALLER, values, NULL, 0);
+
+		for (uint64 i = 0; i < n; i++)
+		{
+			char	   *outcome = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+
+			if (strcmp(outcome, "running") == 0)
+				stored.running = true;
+			else
+				stored.unknown = true;
+		}
+	}
+	SPI_finish();
+	return stored;
+}
+
+static MwStored
+gateway_cached(MwCall *call)
+{
+	static MwStmt stmt = {
+		.sql = "SELECT body FROM mw.cache "
+		"WHERE tenant OPERATOR(pg_catalog.=) $1 AND key OPERATOR(pg_catalog.=) $2 "
+		"AND epoch OPERATOR(pg_catalog.>=) $3 AND expires_at OPERATOR(pg_catalog.>) $4",
+		.nargs = 4, .types = {TEXTOID, BYTEAOID, INT8OID, TIMESTAMPTZOID}
+	};
+	MwStored	stored = {0};
+	MemoryContext mine = CurrentMemoryContext;
+	Datum		values[4];
+
+	values[0] = CStringGetTextDatum(call->tenant);
+	values[1] = PointerGetDatum(mw_key_bytea(&call->cache_key));
+	values[2] = Int64GetDatum(call->cache_epoch);
+	values[3] = TimestampTzGetDatum(GetCurrentTimestamp());
+
+	SPI_connect();
+	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 1) > 0)
+	{
+		bool		null;
+		text	   *body = DatumGetTextPP(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
+
+		stored.found = true;
+		stored.body_len = VARSIZE_ANY_EXHDR(body);
+		stored.body = MemoryContextAlloc(mine, stored.body_len + 1);
+		memcpy(stored.body, VARDATA_ANY(body), stored.body_len);
+		stored.body[stored.body_len] = '\0';
+	}
+	SPI_finish();
+	return stored;
+}
+
+/* ---------- one attempt ---------- */
+
+static MwReply *
+gateway_exchange(const MwAttempt *a)
+{
+	MwWire		w = {
+		.work = MW_WORK_CALL,
+		.run_id = a->run_id,
+		.turn = a->turn,
+		.call_no = a->call_no,
+		.attempt = a->attempt,
+		.request_named = a->request_named,
+		.resend_unknown = a->resend_unknown,
+		.cacheable = a->cacheable,
+		.share = a->share,
+		.serverid = a->serverid,
+		.roleid = GetUserId(),
+		.deadline = a->deadline,
+		.prompt_tokens = a->prompt_tokens,
+		.call_key = a->call_key,
+		.nth = a->nth,
+		.cache_key = a->cache_key,
+		.cache_epoch = a->cache_epoch,
+		.cache_ttl = a->cache_ttl,
+	};
+	MwReservation *r = a->reserved;
+	Holder	   *h = r->holder;
+	MwWireReply *wire;
+	MwReply    *reply = palloc0(sizeof(MwReply));
+	void	   *slot_handle;
+	int			i;
+
+	describe_scopes(&w, r);
+	mw_fault("http_send");
+	i = enqueue(pack(&w, a->tenant, a->session, a), &w, true);
+
+	/* the slot owns the reservation now; nothing can come between these lines */
+	if (h)
+	{
+		mw_held_drop(h->handle);
+		h->handle = NULL;
+	}
+	slot_handle = mw_held_take(leave_slot, (void *) (intptr_t) i);
+
+	wire = wait_for(i, slot_handle);
+
+	/* what the gateway did not use up is ours again */
+	if (wire->counted)
+		r->requests = 0;
+	if (wire->reservation_used)
+	{
+		r->tokens = r->requests = 0;
+		r->held = false;
+	}
+	if (h)
+		hold(r);
+	mw_fault("http_body");
+
+	reply->kind = wire->kind;
+	reply->http_status = wire->http_status;
+	reply->retry_after_ms = wire->retry_after_ms;
+	reply->retry_forbidden = wire->retry_forbidden;
+	reply->timed_out = wire->timed_out;
+	reply->connect_failed = wire->connect_failed;
+	reply->shared = wire->shared;
+	reply->recorded = wire->recorded;
+	reply->unknown_before = wire->unknown_before;
+	reply->counted = wire->counted;
+	reply->usage = wire->usage;
+	reply->error = wire->error[0] ? pstrdup(wire->error) : NULL;
+	reply->body = wire->body_len >= 0 ? mw_reply_body(wire) : NULL;
+	reply->body_len = Max(wire->body_len, 0);
+	return reply;
+}
+
+/* ---------- a bare record ---------- */
+
+/* One row in the ledger, durable when this returns; no call, no budget */
+void
+mw_gateway_record(const char *tenant, const pg_uuid_t *run_id)
+{
+	MwWire		w = {.work = MW_WORK_RECORD, .run_id = *run_id, .nscopes = 1};
+	MwAttempt	a = {.request_id = "bench", .purpose = "bench", .model = "bench", .body = ""};
+	int			i;
+
+	w.scope[0] = mw_scope_key(MyDatabaseId, tenant, NULL);
+	w.limit_requests[0] = INFINITY;
+	i = enqueue(pack(&w, tenant, NULL, &a), &w, false);
+	(void) wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
+}
+
+const MwTransport mw_transport_gateway = {
+	.name = "gateway",
+	.reserve = gateway_reserve,
+	.release = gateway_release,
+	.book_hit = gateway_book_hit,
+	.recorded = gateway_recorded,
+	.cached = gateway_cached,
+	.exchange = gateway_exchange,
+};

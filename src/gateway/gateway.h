@@ -1,0 +1,103 @@
+/*
+ * gateway.h - the parts of the gateway, for each other.
+ *
+ *   client.c  the backend's side: hand over, wait, release
+ *   launch.c  starting and stopping the worker of a database
+ *   worker.c  the worker's loop: queue, transfers, rounds
+ *   record.c  what a round writes, in one transaction
+ *   route.c   where a request goes: server options and keys, by OID
+ */
+#ifndef MW_GATEWAY_H
+#define MW_GATEWAY_H
+
+#include "mw.h"
+#include "gateway/http.h"
+#include "gateway/shm.h"
+
+/* client.c */
+extern void mw_gateway_record(const char *tenant, const pg_uuid_t *run_id);
+
+/* launch.c */
+extern void mw_launch_init(void);	/* utility hook; from _PG_init while preloading */
+/* Find (or make) this database's gate and see to it that a worker runs or starts.  Raises MW003. */
+extern MwGate *mw_gateway_ensure(void);
+extern void mw_gateway_leave(Oid db);	/* ask it to go and wait for that */
+extern void mw_gateway_sweep_at_commit(void);	/* have purged rows deleted once this transaction has committed */
+
+/* route.c: in a transaction */
+typedef struct MwRoute
+{
+	Oid			serverid;
+	Oid			roleid;
+	Oid			mapping;		/* InvalidOid: none */
+	const MwProvider *provider;
+	char	   *url;
+	char	   *auth_header;
+	bool		allow_private;
+	char	   *ca_file;
+	char	   *proxy;
+	long		connect_timeout_ms;
+	size_t		max_response;
+	char	   *error;			/* why nothing can be sent there */
+} MwRoute;
+extern void mw_route_init(void);
+extern void mw_route_round(void);	/* before each round */
+extern const MwRoute *mw_route_find(Oid serverid, Oid roleid);
+extern void mw_route_forget(void);	/* after a 401: the key file may have changed */
+
+/* One exchange, from queue to reply; lives in the worker's memory */
+typedef struct MwFlight
+{
+	int			slot;
+	MwWire	   *w;				/* in the DSA; ours while the slot is TAKEN */
+	const MwRoute *route;		/* valid in the round that records the attempt */
+	const MwProvider *provider;
+	MwHttpTransfer *transfer;
+	TimestampTz started_at;
+	struct MwFlight *leader;	/* joined this one */
+	List	   *followers;		/* of MwFlight */
+	bool		same_call;		/* follower of the very call of an earlier run of its request_id, not of an equal one */
+
+	/* what this round does with it */
+	bool		ended;			/* its outcome is to be written */
+	bool		send;			/* the attempt row is written: it leaves after the commit */
+	bool		resolved;		/* nothing has to be sent: reply says why */
+	bool		in_flight;		/* it has left */
+
+	/* after it */
+	MwOutcomeKind kind;
+	int			http_status;
+	MwOutcome	outcome;
+	MwUsage		usage;			/* the provider's, or our own count */
+	int64		billed_tokens;
+	int64		billed_requests;
+	int64		excess_tokens;
+
+	/* LOAD and BOOK */
+	int64		load_tokens[MW_MAX_SCOPES];
+	int64		load_requests[MW_MAX_SCOPES];
+	int64		booked;
+
+	/* the reply, but for its body */
+	MwWireReply reply;
+	char	   *body;			/* palloc'd in the round's context */
+	int			body_len;
+} MwFlight;
+
+/* record.c: all inside one transaction that worker.c opens */
+extern void mw_record_attempt(MwFlight *f); /* looks for a recorded answer first, where the id was named */
+extern void mw_record_outcome(MwFlight *f);
+extern void mw_record_sums(void);	/* at the end of the round: what the outcomes above add up to */
+extern void mw_record_load(MwFlight *f);
+extern void mw_record_booking(MwFlight *f);
+extern void mw_record_bare(MwFlight *f);
+extern void mw_record_reset(void);	/* before each round */
+extern void mw_record_recover(void);	/* attempts that a crash left running become unknown */
+extern bool mw_record_sweep(void);	/* delete some of what was purged, expired or dropped; true: there may be more */
+extern void mw_record_lock_tables(bool lock);	/* session-level, while calls are in flight */
+extern int	mw_booking_scopes(const MwWire *w, MwKey *keys, double *limits);
+
+/* worker.c */
+extern MemoryContext mw_round_context(void);
+
+#endif

@@ -1,0 +1,494 @@
+/*
+ * http.c - libcurl: many transfers on one epoll descriptor.
+ *
+ * Owned by the gateway process, single-threaded, no locks.  libcurl keeps the
+ * connections (one pool, in the multi handle); this file keeps the easy handles,
+ * since making one costs more than a warm exchange, and sets only what differs
+ * from the handle's last use.  All memory is malloc'd: nothing here raises,
+ * palloc's or looks at PostgreSQL's state, so that no ERROR can jump through
+ * libcurl's frames.
+ *
+ * Signals: libcurl resolves host names in threads that inherit our mask, and a
+ * handler of PostgreSQL's must not run in one.  All are blocked around calls into
+ * libcurl while a transfer to a host *name* is under way (a literal address needs
+ * no thread).  CURLOPT_QUICK_EXIT keeps libcurl from joining a resolver thread
+ * that hangs on a silent name server.
+ *
+ * Descriptors: libcurl tells us what to wait for on each socket.  A kept-alive
+ * connection would cost two epoll_ctl() a request; instead its socket stays
+ * registered for reading between requests, and leaves when it stirs meanwhile
+ * (the server closed it; libcurl finds out before the next use).  That is safe
+ * only for sockets whose closing we see, which is what the open and close
+ * callbacks mark; others (the resolver's pipe) are unregistered at once.
+ */
+#include "postgres.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gateway/address.h"
+#include "gateway/http_int.h"
+#include "gateway/http_text.h"
+
+/* Idle connections that are kept.  A server's own idle limit mostly ends them first. */
+#define MAX_CONNECTIONS		256
+
+#define EVENTS_A_ROUND		64
+
+/* What epoll knows of a descriptor */
+typedef struct Watched
+{
+	uint32		events;			/* registered; 0: not at all */
+	bool		wanted;			/* libcurl waits for it now */
+	bool		ours;			/* opened by mw_http_on_open, so mw_http_on_close will be seen */
+	uint64		tcp_bytes;		/* received on it when libcurl last let go of it */
+} Watched;
+
+static CURLM *multi;
+static int	epoll_fd = -1;
+static int64 timer_at = -1;		/* ms of the monotonic clock; -1: none */
+static Watched *watched;
+static int	nwatched;
+static MwHttpTransfer *running_list;
+static int	nrunning;
+static int	nnamed;				/* running transfers to a host name */
+static sigset_t all_signals;
+
+static int64
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* ---------- signals ---------- */
+
+static bool
+block_signals(sigset_t *saved)
+{
+	if (nnamed == 0)
+		return false;
+	sigprocmask(SIG_BLOCK, &all_signals, saved);
+	return true;
+}
+
+static void
+unblock_signals(bool blocked, const sigset_t *saved)
+{
+	if (blocked)
+		sigprocmask(SIG_SETMASK, saved, NULL);
+}
+
+/* ---------- descriptors and the timer ---------- */
+
+static Watched *
+watched_entry(int fd)
+{
+	if (fd < 0)
+		return NULL;
+	if (fd >= nwatched)
+	{
+		int			n = (fd | 63) + 1;
+		Watched    *w = realloc(watched, n * sizeof(Watched));
+
+		if (w == NULL)
+			return NULL;
+		memset(w + nwatched, 0, (n - nwatched) * sizeof(Watched));
+		watched = w;
+		nwatched = n;
+	}
+	return &watched[fd];
+}
+
+/* Register exactly these events; 0 unregisters */
+static int
+watch(int fd, Watched *w, uint32 events)
+{
+	struct epoll_event ev = {.events = events, .data.fd = fd};
+	int			rc;
+
+	if (w->events == events)
+		return 0;
+	if (events == 0)
+	{
+		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+		w->events = 0;
+		return 0;
+	}
+	rc = epoll_ctl(epoll_fd, w->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
+	if (rc < 0 && errno == ENOENT)
+		rc = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+	else if (rc < 0 && errno == EEXIST)
+		rc = epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &ev);
+	w->events = rc < 0 ? 0 : events;
+	return rc;
+}
+
+/*
+ * What came over the socket for this transfer: libcurl knows only of whole
+ * header lines, so that an answer cut off inside its status line looks to it
+ * like none (see http_exchange.c).  Over TLS the count would hold alerts and
+ * tickets, over HTTP/2 other streams.
+ */
+static void
+count_received(int fd, Watched *w, MwHttpTransfer *t)
+{
+	struct tcp_info info;
+	socklen_t	len = sizeof(info);
+
+	memset(&info, 0, sizeof(info));
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0)
+	{
+		t->tcp_bytes += info.tcpi_bytes_received - w->tcp_bytes;
+		w->tcp_bytes = info.tcpi_bytes_received;
+	}
+}
+
+static int
+on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
+{
+	Watched    *w = watched_entry(fd);
+	uint32		events = 0;
+
+	if (w == NULL)
+		return -1;				/* libcurl ends its transfers */
+	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
+		events |= EPOLLIN;
+	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
+		events |= EPOLLOUT;
+	w->wanted = events != 0;
+	if (events == 0 && w->ours)
+	{
+		MwHttpTransfer *t = NULL;
+
+		events = w->events & EPOLLIN;	/* idle: stays, for reading only */
+		curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **) &t);
+		if (t != NULL && !t->https && t->proxy == NULL)
+			count_received(fd, w, t);
+	}
+	return watch(fd, w, events);
+}
+
+static int
+on_timer(CURLM *m, long ms, void *arg)
+{
+	timer_at = ms < 0 ? -1 : ms == 0 ? 0 : now_ms() + ms;
+	return 0;
+}
+
+curl_socket_t
+mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
+{
+	MwHttpTransfer *t = arg;
+	Watched    *w;
+	int			fd;
+
+	if (t->exchanges > 0)
+	{
+		t->died_unused = true;	/* a second exchange would begin: see above */
+		return CURL_SOCKET_BAD;
+	}
+	if (!mw_http_may_call(t, mw_address_kind(&addr->addr)))
+		return CURL_SOCKET_BAD;
+	fd = socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
+	w = watched_entry(fd);
+	if (w == NULL)
+	{
+		t->socket_errno = fd < 0 ? errno : ENOMEM;
+		if (fd >= 0)
+			close(fd);
+		return CURL_SOCKET_BAD;
+	}
+	t->opened = true;
+	memset(w, 0, sizeof(*w));
+	w->ours = true;
+	return fd;
+}
+
+/* arg is that of the transfer which opened the connection, and may be gone: not used */
+int
+mw_http_on_close(void *arg, curl_socket_t fd)
+{
+	Watched    *w = watched_entry(fd);
+
+	if (w != NULL)
+	{
+		watch(fd, w, 0);
+		memset(w, 0, sizeof(*w));
+	}
+	return close(fd);
+}
+
+/* ---------- transfers ---------- */
+
+MwHttpTransfer *
+mw_http_start(const MwHttpRequest *req, char *why, size_t whylen)
+{
+	const char *wrong = NULL;
+	MwHttpTransfer *t;
+
+	if (req->body == NULL || req->body_len == 0)
+	{
+		strlcpy(why, "a request without a body is not sent", whylen);	/* see "facts" above */
+		return NULL;
+	}
+	t = mw_http_take_handle(req);
+	if (t == NULL)
+	{
+		strlcpy(why, "out of memory", whylen);
+		return NULL;
+	}
+
+	wrong = mw_http_set_handle(t, req);
+	t->owner = req->owner;
+	t->body_len = req->body_len;
+	t->max_response = req->max_response;
+	/* with a proxy the address is the proxy's, which the administrator named */
+	t->private_ok = req->allow_private || t->literal || t->proxy != NULL;
+	t->errbuf[0] = '\0';
+	t->exchanges = 0;
+	t->died_unused = t->opened = t->refused = t->refused_private = false;
+	t->too_large = t->header_flood = t->encoded = t->no_memory = t->header_ended = false;
+	t->socket_errno = t->status = 0;
+	t->header_bytes = 0;
+	t->tcp_bytes = 0;
+	t->retry_after = t->retry_after_ms = -1;
+	t->retry_forbidden = false;
+	t->body = NULL;
+	t->len = t->cap = 0;
+
+	if (wrong == NULL)
+	{
+		CURLMcode	rc = curl_multi_add_handle(multi, t->easy);
+
+		if (rc != CURLM_OK)
+			wrong = curl_multi_strerror(rc);
+	}
+	if (wrong != NULL)
+	{
+		strlcpy(why, wrong, whylen);
+		mw_http_free_handle(t);
+		return NULL;
+	}
+	t->prev = NULL;
+	t->next = running_list;
+	if (running_list != NULL)
+		running_list->prev = t;
+	running_list = t;
+	nrunning++;
+	if (!t->literal || t->proxy != NULL)
+		nnamed++;
+	return t;
+}
+
+/* Out of libcurl and out of the running list */
+static void
+detach(MwHttpTransfer *t)
+{
+	sigset_t	saved;
+	bool		blocked = block_signals(&saved);
+
+	curl_multi_remove_handle(multi, t->easy);
+	unblock_signals(blocked, &saved);
+	if (t->prev != NULL)
+		t->prev->next = t->next;
+	else
+		running_list = t->next;
+	if (t->next != NULL)
+		t->next->prev = t->prev;
+	nrunning--;
+	if (!t->literal || t->proxy != NULL)
+		nnamed--;
+}
+
+void
+mw_http_abort(MwHttpTransfer *t)
+{
+	detach(t);
+	free(t->body);
+	t->body = NULL;
+	mw_http_put_handle(t);
+}
+
+bool
+mw_http_next(MwHttpResult *r)
+{
+	CURLMsg    *msg;
+	int			left;
+
+	while ((msg = curl_multi_info_read(multi, &left)) != NULL)
+	{
+		CURLcode	rc = msg->data.result;
+		MwHttpTransfer *t;
+
+		if (msg->msg != CURLMSG_DONE)
+			continue;
+		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **) &t);
+		memset(r, 0, sizeof(*r));
+		r->owner = t->owner;
+		mw_http_judge(t, rc, r);
+		mw_http_printable(r->error);
+		r->retry_after_ms = t->retry_after_ms >= 0 ? t->retry_after_ms : t->retry_after;
+		r->retry_forbidden = t->retry_forbidden;
+		detach(t);
+		if (r->kind == MW_HTTP_COMPLETE && !t->encoded)
+		{
+			r->body = t->body;
+			r->len = t->len;
+		}
+		else
+			free(t->body);
+		t->body = NULL;
+		mw_http_put_handle(t);
+		return true;
+	}
+	return false;
+}
+
+int
+mw_http_running(void)
+{
+	return nrunning;
+}
+
+/* ---------- the loop ---------- */
+
+bool
+mw_http_init(char *why, size_t whylen)
+{
+	curl_version_info_data *v;
+
+	if (multi != NULL)
+		return true;
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+	{
+		strlcpy(why, "libcurl could not be initialised", whylen);
+		return false;
+	}
+
+	/* quick exit came with 7.87; without threads or c-ares a name lookup blocks every call */
+	v = curl_version_info(CURLVERSION_NOW);
+	if (v->version_num < 0x075700 || !(v->features & CURL_VERSION_ASYNCHDNS) || !(v->features & CURL_VERSION_SSL))
+	{
+		snprintf(why, whylen, "libcurl %s cannot be used: mw needs 7.87 or later with TLS and an asynchronous resolver",
+				 v->version);
+		curl_global_cleanup();
+		return false;
+	}
+
+	/* all but those that say that this thread itself has gone wrong */
+	sigfillset(&all_signals);
+	sigdelset(&all_signals, SIGSEGV);
+	sigdelset(&all_signals, SIGBUS);
+	sigdelset(&all_signals, SIGFPE);
+	sigdelset(&all_signals, SIGILL);
+	sigdelset(&all_signals, SIGABRT);
+	sigdelset(&all_signals, SIGTRAP);
+
+	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	multi = epoll_fd >= 0 ? curl_multi_init() : NULL;
+	if (multi == NULL)
+	{
+		snprintf(why, whylen, "could not make the event loop: %s",
+				 epoll_fd < 0 ? strerror(errno) : "out of memory");
+		mw_http_close();
+		return false;
+	}
+	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
+	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) MAX_CONNECTIONS);
+	curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_MULTIPLEX);
+	return true;
+}
+
+int
+mw_http_fd(void)
+{
+	return epoll_fd;
+}
+
+long
+mw_http_timeout_ms(void)
+{
+	int64		ms;
+
+	if (timer_at <= 0)
+		return timer_at;
+	ms = timer_at - now_ms();
+	return ms < 0 ? 0 : (long) Min(ms, PG_INT32_MAX);
+}
+
+void
+mw_http_drive(void)
+{
+	struct epoll_event events[EVENTS_A_ROUND];
+	sigset_t	saved;
+	bool		blocked = block_signals(&saved);
+	int			running;
+	int			n;
+
+	if (timer_at >= 0 && (timer_at == 0 || timer_at <= now_ms()))
+	{
+		timer_at = -1;
+		curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+	}
+	n = epoll_wait(epoll_fd, events, EVENTS_A_ROUND, 0);
+	for (int i = 0; i < n; i++)
+	{
+		int			fd = events[i].data.fd;
+		Watched    *w = watched_entry(fd);
+		int			what = 0;
+
+		if (w == NULL || w->events == 0)
+			continue;			/* closed by what an earlier event of this round did */
+		if (!w->wanted)
+		{
+			watch(fd, w, 0);	/* an idle connection that stirs: see "Descriptors" */
+			continue;
+		}
+
+		/*
+		 * An error is for libcurl to find by reading or writing: told so, it
+		 * would give up without looking at what came before.
+		 */
+		if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+			what |= CURL_CSELECT_IN;
+		if ((events[i].events & EPOLLOUT) ||
+			((events[i].events & (EPOLLHUP | EPOLLERR)) && (w->events & EPOLLOUT)))
+			what |= CURL_CSELECT_OUT;
+		curl_multi_socket_action(multi, fd, what, &running);
+	}
+	if (timer_at == 0)
+	{
+		timer_at = -1;
+		curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+	}
+	unblock_signals(blocked, &saved);
+}
+
+void
+mw_http_close(void)
+{
+	while (running_list != NULL)
+		mw_http_abort(running_list);
+	mw_http_free_handles();
+	if (multi != NULL)
+		curl_multi_cleanup(multi);
+	multi = NULL;
+	if (epoll_fd >= 0)
+		close(epoll_fd);
+	epoll_fd = -1;
+	free(watched);
+	watched = NULL;
+	nwatched = 0;
+	timer_at = -1;
+	curl_global_cleanup();
+}

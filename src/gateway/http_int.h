@@ -1,0 +1,86 @@
+/*
+ * http_int.h - between the three files of the HTTP client: http.c (the loop),
+ * http_handle.c (easy handles and their options), http_exchange.c (what comes
+ * back, and the judgement).  For them alone.
+ */
+#ifndef MW_HTTP_INT_H
+#define MW_HTTP_INT_H
+
+#include "postgres.h"
+
+#include <curl/curl.h>
+
+#include "gateway/http.h"
+
+/*
+ * All header lines of one exchange, interim (1xx) answers and trailers included.
+ * Providers send 1 to 3 KB.
+ */
+#define MW_HTTP_MAX_HEADER	(64 * 1024)
+
+struct MwHttpTransfer
+{
+	/* of the handle: what it is set to now */
+	CURL	   *easy;
+	struct curl_slist *headers;
+	char	   *url;
+	char	   *auth;
+	char	   *ca_file;
+	char	   *proxy;
+	long		timeout_ms;
+	long		connect_timeout_ms;
+	char		host[128];		/* with the port, for error texts */
+	bool		literal;		/* the URL's host is a numeric address */
+	bool		https;
+	char		errbuf[CURL_ERROR_SIZE];
+
+	/* of the exchange */
+	void	   *owner;
+	size_t		body_len;
+	size_t		max_response;
+	bool		private_ok;
+	int			exchanges;		/* requests that libcurl began: at most one */
+	bool		died_unused;	/* libcurl was about to send it again */
+	bool		opened;			/* an allowed address was tried */
+	bool		refused;		/* an address was not allowed ... */
+	bool		refused_private;	/* ... but would be with allow_private */
+	int			socket_errno;	/* socket() failed */
+	bool		too_large;
+	bool		header_flood;
+	bool		encoded;
+	bool		no_memory;
+	bool		header_ended;	/* that of the final answer: what follows are trailers */
+	int			status;
+	size_t		header_bytes;
+	uint64		tcp_bytes;		/* that came over the socket, as the kernel counts; plain http only */
+	int64		retry_after;
+	int64		retry_after_ms;
+	bool		retry_forbidden;
+	char	   *body;
+	size_t		len;
+	size_t		cap;
+
+	/* lists: "next" in the free one; both in the running one */
+	MwHttpTransfer *next;
+	MwHttpTransfer *prev;
+};
+
+/* http_handle.c */
+extern MwHttpTransfer *mw_http_take_handle(const MwHttpRequest *req);
+extern void mw_http_put_handle(MwHttpTransfer *t);
+extern void mw_http_free_handle(MwHttpTransfer *t);
+extern void mw_http_free_handles(void);
+extern const char *mw_http_set_handle(MwHttpTransfer *t, const MwHttpRequest *req); /* NULL, or what is wrong */
+
+/* http.c: callbacks of the sockets */
+extern curl_socket_t mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr);
+extern int	mw_http_on_close(void *arg, curl_socket_t fd);
+
+/* http_exchange.c */
+extern bool mw_http_may_call(MwHttpTransfer *t, int address_kind);
+extern int	mw_http_on_request(void *arg, char *remote_ip, char *local_ip, int remote_port, int local_port);
+extern size_t mw_http_on_header(char *line, size_t size, size_t n, void *arg);
+extern size_t mw_http_on_body(char *data, size_t size, size_t n, void *arg);
+extern void mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r);
+
+#endif

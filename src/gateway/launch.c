@@ -1,0 +1,246 @@
+/*
+ * launch.c - the gateway of a database: started when it is needed, asked to
+ * leave before anything that wants the database to itself.
+ *
+ * A gate is the seat of one database's gateway in shared memory.  Whoever finds
+ * it empty marks it "starting" and registers a dynamic worker; others wait for
+ * their answer as if it ran.  A worker that dies is not restarted by the
+ * postmaster: the next caller starts another, so a database that nobody uses
+ * has none.  mw_shared->lock guards the gates.
+ */
+#include "mw.h"
+
+#include "access/xact.h"
+#include "commands/dbcommands.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "commands/defrem.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "tcop/utility.h"
+#include "utils/timestamp.h"
+
+#include "gateway/gateway.h"
+#include "gateway/shm.h"
+
+#define START_TIMEOUT_MS	10000	/* a worker that has not come by then never will */
+#define LEAVE_TIMEOUT_MS	10000
+
+static ProcessUtility_hook_type next_ProcessUtility;
+static bool sweep_wanted;
+
+static MwGate *
+find_gate(Oid db)
+{
+	for (int i = 0; i < MW_MAX_GATES; i++)
+		if (mw_shared->gates[i].db == db)
+			return &mw_shared->gates[i];
+	return NULL;
+}
+
+/* A seat for this database, the lock being held; a seat is free where no worker and no queue is */
+static MwGate *
+seat(Oid db)
+{
+	MwGate	   *g = find_gate(db);
+
+	for (int i = 0; g == NULL && i < MW_MAX_GATES; i++)
+	{
+		MwGate	   *candidate = &mw_shared->gates[i];
+
+		if (OidIsValid(candidate->db) && (candidate->pid != 0 || candidate->starting || candidate->head >= 0))
+			continue;
+		g = candidate;
+		memset(g, 0, sizeof(*g));
+		g->db = db;
+		g->head = g->tail = -1;
+	}
+	return g;
+}
+
+static void
+register_worker(int gate)
+{
+	BackgroundWorker worker = {0};
+	BackgroundWorkerHandle *handle;
+
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "mw", sizeof(worker.bgw_library_name));
+	strlcpy(worker.bgw_function_name, "mw_gateway_main", sizeof(worker.bgw_function_name));
+	snprintf(worker.bgw_name, sizeof(worker.bgw_name), "mw gateway of database %u", MyDatabaseId);
+	strlcpy(worker.bgw_type, "mw gateway", sizeof(worker.bgw_type));
+	worker.bgw_main_arg = Int32GetDatum(gate);
+	worker.bgw_notify_pid = MyProcPid;
+	memcpy(worker.bgw_extra, &MyDatabaseId, sizeof(Oid));
+
+	if (RegisterDynamicBackgroundWorker(&worker, &handle))
+		return;
+
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	mw_shared->gates[gate].starting = false;
+	LWLockRelease(mw_shared->lock);
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_NOT_AVAILABLE),
+			 errmsg("no background worker slot is free for the gateway of this database"),
+			 errdetail("max_worker_processes is %d, and all of them are in use.", max_worker_processes),
+			 errhint("Raise max_worker_processes (one for each database that calls models) and restart the server.")));
+}
+
+MwGate *
+mw_gateway_ensure(void)
+{
+	MwGate	   *g;
+	bool		start = false;
+
+	mw_require_preload("a call to a real model server");
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	g = seat(MyDatabaseId);
+	if (g != NULL && g->pid == 0)
+	{
+		TimestampTz now = GetCurrentTimestamp();
+
+		if (!g->starting || TimestampDifferenceExceeds(g->starting_since, now, START_TIMEOUT_MS))
+		{
+			g->starting = start = true;
+			g->leave = false;
+			g->starting_since = now;
+		}
+	}
+	LWLockRelease(mw_shared->lock);
+
+	if (g == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_NOT_AVAILABLE),
+				 errmsg("too many databases have a gateway"),
+				 errdetail("At most %d databases of a server can call models at a time.", MW_MAX_GATES),
+				 errhint("A gateway leaves after mw.gateway_idle without work.")));
+	if (start)
+		register_worker(g - mw_shared->gates);
+	return g;
+}
+
+/* ---------- asked to leave ---------- */
+
+void
+mw_gateway_leave(Oid db)
+{
+	TimestampTz until = GetCurrentTimestamp() + LEAVE_TIMEOUT_MS * INT64CONST(1000);
+
+	if (mw_shared == NULL)
+		return;
+	ConditionVariablePrepareToSleep(&mw_shared->changed);
+	for (;;)
+	{
+		MwGate	   *g;
+		bool		there = false;
+
+		LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+		g = find_gate(db);
+		if (g != NULL && (g->pid != 0 || g->starting))
+		{
+			there = true;
+			g->leave = true;
+			if (g->latch)
+				SetLatch(g->latch);
+		}
+		LWLockRelease(mw_shared->lock);
+		if (!there || GetCurrentTimestamp() >= until)
+			break;				/* the command says itself who is still connected */
+		ConditionVariableTimedSleep(&mw_shared->changed, 100, mw_wait_event());
+	}
+	ConditionVariableCancelSleep();
+}
+
+/* The database that a utility statement wants to itself, or InvalidOid */
+static Oid
+database_wanted(Node *stmt)
+{
+	const char *name = NULL;
+	ListCell   *lc;
+
+	switch (nodeTag(stmt))
+	{
+		case T_DropdbStmt:
+			name = castNode(DropdbStmt, stmt)->dbname;
+			break;
+		case T_RenameStmt:
+			if (castNode(RenameStmt, stmt)->renameType == OBJECT_DATABASE)
+				name = castNode(RenameStmt, stmt)->subname;
+			break;
+		case T_AlterDatabaseStmt:
+			foreach(lc, castNode(AlterDatabaseStmt, stmt)->options)
+				if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
+					name = castNode(AlterDatabaseStmt, stmt)->dbname;
+			break;
+		case T_CreatedbStmt:
+			name = "template1";
+			foreach(lc, castNode(CreatedbStmt, stmt)->options)
+				if (strcmp(lfirst_node(DefElem, lc)->defname, "template") == 0 && lfirst_node(DefElem, lc)->arg)
+					name = defGetString(lfirst_node(DefElem, lc));
+			break;
+		default:
+			break;
+	}
+	return name ? get_database_oid(name, true) : InvalidOid;
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *env, DestReceiver *dest, QueryCompletion *qc)
+{
+	Oid			db = database_wanted(pstmt->utilityStmt);
+
+	/* whether the role may do it is the command's own business: leaving costs a restart at the next call */
+	if (OidIsValid(db) && db != MyDatabaseId)
+		mw_gateway_leave(db);
+
+	if (next_ProcessUtility)
+		next_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, qc);
+}
+
+/* ---------- sweeping after a purge or a drop ---------- */
+
+static void
+at_commit(XactEvent event, void *arg)
+{
+	bool		wanted = sweep_wanted;
+	MwGate	   *g;
+
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+		return;
+	sweep_wanted = false;
+	if (event != XACT_EVENT_COMMIT || !wanted)
+		return;
+
+	/* errors are impossible here: a gateway that does not run sweeps when it starts */
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	g = find_gate(MyDatabaseId);
+	if (g != NULL && g->latch != NULL)
+	{
+		g->sweep = true;
+		SetLatch(g->latch);
+	}
+	LWLockRelease(mw_shared->lock);
+}
+
+void
+mw_gateway_sweep_at_commit(void)
+{
+	if (mw_shared == NULL)
+		return;
+	mw_gateway_ensure();
+	sweep_wanted = true;
+}
+
+void
+mw_launch_init(void)
+{
+	next_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	RegisterXactCallback(at_commit, NULL);
+}

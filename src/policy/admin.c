@@ -1,0 +1,431 @@
+/*
+ * admin.c - administration: tenants, grants, budgets, purges.
+ *
+ * EXECUTE on these functions makes an administrator; no other right is asked
+ * for.  They read and write as the owner, and the statement triggers on the
+ * tables tell all processes.  A drop or a purge writes an epoch that look-ups
+ * honour at once; the rows that belong to the gateway are deleted by it after
+ * the commit, because a table has one writer.
+ */
+#include "mw.h"
+
+#include <math.h>
+
+#include "catalog/pg_authid.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/numeric.h"
+#include "utils/syscache.h"
+
+#include "gateway/gateway.h"
+#include "policy/admin.h"
+#include "policy/settings.h"
+#include "policy/watch.h"
+#include "util/json.h"
+#include "util/spi.h"
+
+/* Counters are 64 bit, limits compared as double: beyond this whole numbers blur, and 'Infinity' is meant */
+#define MAX_AMOUNT "9007199254740992"
+
+PG_FUNCTION_INFO_V1(mw_create_tenant);
+PG_FUNCTION_INFO_V1(mw_alter_tenant);
+PG_FUNCTION_INFO_V1(mw_drop_tenant);
+PG_FUNCTION_INFO_V1(mw_grant_tenant);
+PG_FUNCTION_INFO_V1(mw_revoke_tenant);
+PG_FUNCTION_INFO_V1(mw_set_budget);
+PG_FUNCTION_INFO_V1(mw_purge_cache);
+
+/* ---------- arguments ---------- */
+
+static void
+null_argument(const char *name)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_MW_BAD_ARGUMENT),
+			errmsg("argument \"%s\" must not be null", name));
+}
+
+char *
+mw_arg_text(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	if (PG_ARGISNULL(n))
+		null_argument(name);
+	return text_to_cstring(PG_GETARG_TEXT_PP(n));
+}
+
+Jsonb *
+mw_arg_object(FunctionCallInfo fcinfo, int n, const char *name)
+{
+	Jsonb	   *jb;
+
+	if (PG_ARGISNULL(n))
+		null_argument(name);
+	jb = PG_GETARG_JSONB_P(n);
+	if (!mw_json_is_object(jb))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("argument \"%s\" must be a JSON object", name));
+	return jb;
+}
+
+void
+mw_admin_name(const char *name, const char *what, int max)
+{
+	if (name[0] == '\0')
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("%s must not be empty", what));
+	if (strlen(name) > max)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("%s is too long", what),
+				errdetail("It has %zu bytes; %d are allowed.", strlen(name), max));
+	for (const char *c = name; *c; c++)
+	{
+		if ((unsigned char) *c < 0x20 || *c == 0x7f)
+			ereport(ERROR,
+					errcode(ERRCODE_MW_BAD_ARGUMENT),
+					errmsg("%s must not contain control characters", what));
+	}
+}
+
+static void
+no_such_tenant(const char *tenant)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_MW_BAD_ARGUMENT),
+			errmsg("tenant \"%s\" does not exist", tenant),
+			errhint("SELECT mw_create_tenant(%s);", quote_literal_cstr(tenant)));
+}
+
+/* Locks the row against a drop, so that nothing is written for a tenant that is going */
+void
+mw_admin_tenant(const char *tenant, bool all)
+{
+	static MwStmt stmt = {
+		"SELECT FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1 FOR KEY SHARE",
+		1, {TEXTOID}
+	};
+	Datum		arg;
+
+	if (strcmp(tenant, "*") == 0)
+	{
+		if (all)
+			return;
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("'*' stands for all tenants and is not a tenant"));
+	}
+	mw_admin_name(tenant, "the name of a tenant", MW_TENANT_MAX);
+	arg = CStringGetTextDatum(tenant);
+	if (mw_spi_write(&stmt, MW_AS_OWNER, &arg, NULL) == 0)
+		no_such_tenant(tenant);
+}
+
+/* ---------- tenants ---------- */
+
+Datum
+mw_create_tenant(PG_FUNCTION_ARGS)
+{
+	static MwStmt stmt = {
+		"INSERT INTO mw.tenant (tenant, settings) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+		2, {TEXTOID, JSONBOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	Jsonb	   *settings = mw_settings_merge(NULL, mw_arg_object(fcinfo, 1, "settings"));
+	MwPolicy	check = {0};
+	Datum		values[2];
+
+	mw_admin_name(tenant, "the name of a tenant", MW_TENANT_MAX);
+	if (strcmp(tenant, "*") == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("'*' stands for all tenants and cannot be the name of one"));
+	mw_settings_tenant(settings, &check);
+
+	SPI_connect();
+	values[0] = CStringGetTextDatum(tenant);
+	values[1] = JsonbPGetDatum(settings);
+	if (mw_spi_write(&stmt, MW_AS_OWNER, values, NULL) == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_DUPLICATE_OBJECT),
+				errmsg("tenant \"%s\" already exists", tenant),
+				errhint("SELECT mw_alter_tenant(%s, '{...}'); changes its settings.", quote_literal_cstr(tenant)));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+Datum
+mw_alter_tenant(PG_FUNCTION_ARGS)
+{
+	static MwStmt lock = {
+		"SELECT t.settings FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1 FOR NO KEY UPDATE",
+		1, {TEXTOID}
+	};
+	static MwStmt update = {
+		"UPDATE mw.tenant AS t SET settings = $2 WHERE t.tenant OPERATOR(pg_catalog.=) $1",
+		2, {TEXTOID, JSONBOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	Jsonb	   *patch = mw_arg_object(fcinfo, 1, "settings");
+	Jsonb	   *settings;
+	MwPolicy	check = {0};
+	Datum		values[2];
+	bool		isnull;
+
+	SPI_connect();
+	values[0] = CStringGetTextDatum(tenant);
+	if (mw_spi_write(&lock, MW_AS_OWNER, values, NULL) == 0)
+		no_such_tenant(tenant);
+	settings = mw_settings_merge(DatumGetJsonbP(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull)), patch);
+	mw_settings_tenant(settings, &check);
+	values[1] = JsonbPGetDatum(settings);
+	mw_spi_write(&update, MW_AS_OWNER, values, NULL);
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* The newest purge of a tenant, or of each; rows of an older epoch are never answers again */
+static uint64
+bump_epoch(const char *tenant)
+{
+	static MwStmt stmt = {
+		"INSERT INTO mw.purge AS p (tenant, epoch)"
+		" SELECT t.tenant, 1 FROM mw.tenant AS t"
+		" WHERE t.tenant OPERATOR(pg_catalog.=) $1 OR $1 OPERATOR(pg_catalog.=) '*'"
+		" ON CONFLICT (tenant) DO UPDATE SET epoch = p.epoch OPERATOR(pg_catalog.+) 1, purged_at = pg_catalog.now()",
+		1, {TEXTOID}
+	};
+	Datum		arg = CStringGetTextDatum(tenant);
+
+	return mw_spi_write(&stmt, MW_AS_OWNER, &arg, NULL);
+}
+
+Datum
+mw_drop_tenant(PG_FUNCTION_ARGS)
+{
+	/* whatever callers' transactions write; mw.purge stays, so that the next tenant of this name inherits no answer */
+	static MwStmt erase[] = {
+		{"DELETE FROM mw.tenant_grant AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.budget AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.model AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.recognizer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.guard AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.result AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.fake_attempt AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.fake_spent AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.fake_answer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.fake_cache AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.fake_claim AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.tenant AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}}
+	};
+	static MwStmt lock = {
+		"SELECT FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1 FOR UPDATE",
+		1, {TEXTOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	Datum		arg;
+
+	if (strcmp(tenant, "*") == 0)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("'*' stands for all tenants and cannot be dropped"),
+				errhint("Drop one tenant at a time; SELECT tenant FROM mw.tenant; lists them."));
+
+	SPI_connect();
+	arg = CStringGetTextDatum(tenant);
+	if (mw_spi_write(&lock, MW_AS_OWNER, &arg, NULL) == 0)
+		no_such_tenant(tenant);
+	bump_epoch(tenant);
+	for (int i = 0; i < lengthof(erase); i++)
+		mw_spi_write(&erase[i], MW_AS_OWNER, &arg, NULL);
+	SPI_finish();
+	mw_gateway_sweep_at_commit();
+	PG_RETURN_VOID();
+}
+
+/* ---------- grants ---------- */
+
+Datum
+mw_grant_tenant(PG_FUNCTION_ARGS)
+{
+	static MwStmt stmt = {
+		"INSERT INTO mw.tenant_grant (tenant, grantee) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+		2, {TEXTOID, REGROLEOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	Datum		values[2];
+
+	if (PG_ARGISNULL(1))
+		null_argument("grantee");
+	if (!SearchSysCacheExists1(AUTHOID, PG_GETARG_DATUM(1)))
+		ereport(ERROR,
+				errcode(ERRCODE_UNDEFINED_OBJECT),
+				errmsg("role with OID %u does not exist", PG_GETARG_OID(1)));
+
+	SPI_connect();
+	mw_admin_tenant(tenant, true);
+	values[0] = CStringGetTextDatum(tenant);
+	values[1] = PG_GETARG_DATUM(1);
+	mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* Works for a tenant or role that is gone, so that what is left of it can be taken away */
+Datum
+mw_revoke_tenant(PG_FUNCTION_ARGS)
+{
+	static MwStmt stmt = {
+		"DELETE FROM mw.tenant_grant AS g"
+		" WHERE g.tenant OPERATOR(pg_catalog.=) $1 AND g.grantee::pg_catalog.oid OPERATOR(pg_catalog.=) $2",
+		2, {TEXTOID, OIDOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	Datum		values[2];
+
+	if (PG_ARGISNULL(1))
+		null_argument("grantee");
+	SPI_connect();
+	values[0] = CStringGetTextDatum(tenant);
+	values[1] = PG_GETARG_DATUM(1);
+	if (mw_spi_write(&stmt, MW_AS_OWNER, values, NULL) == 0)
+		ereport(WARNING,
+				errcode(ERRCODE_WARNING_PRIVILEGE_NOT_REVOKED),
+				errmsg("tenant \"%s\" was not granted to this role", tenant),
+				errhint("SELECT * FROM mw.tenant_grant; lists what is granted."));
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* ---------- budgets ---------- */
+
+static bool
+numeric_is(PGFunction compare, Datum a, const char *b)
+{
+	Datum		n = DirectFunctionCall3(numeric_in, CStringGetDatum(b), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+
+	return DatumGetBool(DirectFunctionCall2(compare, a, n));
+}
+
+static void
+check_amount(Datum amount, const char *unit)
+{
+	if (numeric_is_nan(DatumGetNumeric(amount)) || numeric_is(numeric_lt, amount, "0"))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("the amount of a budget must not be negative or NaN"),
+				errhint("A number from 0, 'Infinity' for no limit, or NULL for the default."));
+	if (numeric_is(numeric_eq, amount, "Infinity"))
+		return;
+	if (numeric_is(numeric_gt, amount, MAX_AMOUNT))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("the amount of a budget is too large"),
+				errdetail("At most " MAX_AMOUNT " can be counted exactly."),
+				errhint("'Infinity' means no limit."));
+	if (!DatumGetBool(DirectFunctionCall2(numeric_eq, amount,
+										  DirectFunctionCall2(numeric_trunc, amount, Int32GetDatum(0)))))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("a budget of %s must be a whole number", unit));
+}
+
+Datum
+mw_set_budget(PG_FUNCTION_ARGS)
+{
+	static MwStmt put = {
+		"INSERT INTO mw.budget (tenant, session, unit, per, amount) VALUES ($1, $2, $3, $4, $5)"
+		" ON CONFLICT (tenant, scope, unit, per) DO UPDATE SET amount = excluded.amount",
+		5, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, NUMERICOID}
+	};
+	static MwStmt take = {
+		"DELETE FROM mw.budget AS b WHERE b.tenant OPERATOR(pg_catalog.=) $1"
+		" AND b.session IS NOT DISTINCT FROM $2"
+		" AND b.unit OPERATOR(pg_catalog.=) $3 AND b.per OPERATOR(pg_catalog.=) $4",
+		4, {TEXTOID, TEXTOID, TEXTOID, TEXTOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	char	   *unit = mw_arg_text(fcinfo, 1, "unit");
+	char	   *per = mw_arg_text(fcinfo, 4, "per");
+	char	   *session = PG_ARGISNULL(3) ? NULL : mw_arg_text(fcinfo, 3, "session");
+	Datum		values[5];
+	char		nulls[6] = "     ";
+
+	if (strcmp(unit, "requests") != 0 && strcmp(unit, "tokens") != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("unit \"%s\" of a budget is not supported", unit),
+				errhint("Allowed are: requests, tokens."));
+	if (strcmp(per, "forever") != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("period \"%s\" of a budget is not supported", per),
+				errhint("Allowed are: forever."));
+	if (!PG_ARGISNULL(5))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("a soft limit is not supported"),
+				errhint("Leave out \"soft\"; mw.budget_status shows how much of a limit is used."));
+	if (session && session[0] == '\0')
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("the name of a session must not be empty"),
+				errhint("NULL is the tenant as a whole, '*' each session of it."));
+	if (!PG_ARGISNULL(2))
+		check_amount(PG_GETARG_DATUM(2), unit);
+
+	SPI_connect();
+	mw_admin_tenant(tenant, false);
+	values[0] = CStringGetTextDatum(tenant);
+	values[1] = session ? CStringGetTextDatum(session) : (Datum) 0;
+	nulls[1] = session ? ' ' : 'n';
+	values[2] = CStringGetTextDatum(unit);
+	values[3] = CStringGetTextDatum(per);
+	if (PG_ARGISNULL(2))
+		mw_spi_write(&take, MW_AS_OWNER, values, nulls);
+	else
+	{
+		values[4] = PG_GETARG_DATUM(2);
+		mw_spi_write(&put, MW_AS_OWNER, values, nulls);
+	}
+	SPI_finish();
+	PG_RETURN_VOID();
+}
+
+/* ---------- purges ---------- */
+
+Datum
+mw_purge_cache(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {"tenant", "model", "agent", "age"};
+	static MwStmt fake = {
+		"DELETE FROM mw.fake_cache AS c"
+		" WHERE c.tenant OPERATOR(pg_catalog.=) $1 OR $1 OPERATOR(pg_catalog.=) '*'",
+		1, {TEXTOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	Datum		arg;
+
+	for (int i = 1; i < lengthof(names); i++)
+	{
+		if (!PG_ARGISNULL(i))
+			ereport(ERROR,
+					errcode(ERRCODE_MW_BAD_ARGUMENT),
+					errmsg("a purge by %s is not supported", names[i]),
+					errhint("SELECT mw_purge_cache(%s); purges all cached answers of the tenant.",
+							quote_literal_cstr(tenant)));
+	}
+
+	SPI_connect();
+	mw_admin_tenant(tenant, true);
+	bump_epoch(tenant);
+	arg = CStringGetTextDatum(tenant);
+	mw_spi_write(&fake, MW_AS_OWNER, &arg, NULL);
+	SPI_finish();
+	mw_gateway_sweep_at_commit();
+	PG_RETURN_VOID();
+}

@@ -1,0 +1,24 @@
+/*
+ * admin.h - what the administration functions share.
+ *
+ * They ask for EXECUTE alone, which makes an administrator, and read and write
+ * as the owner.  Their arguments are checked here rather than by STRICT, so
+ * that a NULL is an error and not a statement that quietly did nothing.
+ */
+#ifndef MW_ADMIN_H
+#define MW_ADMIN_H
+
+#include "mw.h"
+#include "fmgr.h"
+
+/* Arguments; NULL is MW001 */
+extern char *mw_arg_text(FunctionCallInfo fcinfo, int n, const char *name);
+extern Jsonb *mw_arg_object(FunctionCallInfo fcinfo, int n, const char *name);
+
+/* Inside SPI: MW001 with the mw_create_tenant to type unless the tenant exists; '*' passes where all is true */
+extern void mw_admin_tenant(const char *tenant, bool all);
+
+/* A name of n bytes at most, not empty, without control characters; else MW001 */
+extern void mw_admin_name(const char *name, const char *what, int max);
+
+#endif

@@ -1,0 +1,31 @@
+/*
+ * channel.c - the name on which a tenant's notifications come.
+ *
+ * NOTIFY is readable by every role that guesses the channel, so the channel is
+ * a hash under the key of the database, handed out to those who may act for the
+ * tenant.  It is the same for all of them and stays the same as long as the key.
+ */
+#include "mw.h"
+
+#include "fmgr.h"
+#include "utils/builtins.h"
+
+#include "policy/admin.h"
+#include "policy/policy.h"
+#include "util/hash.h"
+
+PG_FUNCTION_INFO_V1(mw_channel);
+Datum
+mw_channel(PG_FUNCTION_ARGS)
+{
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	MwHash		h;
+	MwKey		key;
+
+	mw_require_may_act(tenant);
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "channel");
+	mw_hash_text(&h, tenant);
+	key = mw_hash_end(&h);
+	PG_RETURN_TEXT_P(cstring_to_text(psprintf("mw_%s", mw_key_hex(&key))));
+}

@@ -1,0 +1,452 @@
+/*
+ * policy.c - the policies of tenants, as this process keeps them.
+ *
+ * A policy is read once, as the owner and with the latest snapshot, into a
+ * memory context of its own.  It is kept with the generation (watch.h) that it
+ * was read at and read again when that has moved on.  Callers hold plain
+ * pointers: a policy that is outdated or crowded out is retired, not freed, and
+ * what is retired is freed when the next one is asked for while no call runs.
+ * So a call keeps one policy from beginning to end, and a call inside it may
+ * already have the next.
+ *
+ * Rules: a tenant's rows of a type (or of a guard's name) replace those of '*',
+ * and rows that an administrator wrote replace the built-in ones.
+ *
+ * All of it belongs to the process; no lock.
+ */
+#include "mw.h"
+
+#include <math.h>
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+
+#include "policy/policy.h"
+#include "policy/settings.h"
+#include "policy/watch.h"
+#include "stage/guardrail.h"
+#include "stage/redact.h"
+#include "util/hash.h"
+#include "util/spi.h"
+
+/* Policies kept: some 8 kB each.  A process that serves more tenants in turn reads again, 0.2 ms each. */
+#define MAX_POLICIES 1024
+#define MAX_MODELS 1024
+
+/* The policy of nobody has the empty name, which no tenant can have */
+typedef struct PolicySlot
+{
+	char		tenant[MW_TENANT_MAX + 1];
+	uint64		generation;
+	MwPolicy   *policy;
+} PolicySlot;
+
+typedef struct ModelSlot
+{
+	char		model[MW_MODEL_MAX + 1];
+	MwModel		row;
+	bool		known;			/* the catalogue has it */
+} ModelSlot;
+
+static HTAB *policies;
+static List *retired;			/* of MwPolicy */
+static PolicySlot *newest;		/* asked for last: nearly always the next one too */
+
+static HTAB *models;			/* answers are copied out of it: it goes whole when something changed */
+static uint64 models_generation;
+
+static uint8 database_key[32];
+static uint64 key_generation;	/* 0: not read */
+
+void
+mw_policy_init(void)
+{
+	mw_watch_init();
+	mw_rights_init();
+}
+
+/* ---------- reading rows ---------- */
+
+static char *
+column_text(int row, int col)
+{
+	bool		isnull;
+	Datum		d = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, col, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(d);
+}
+
+static Datum
+column(int row, int col, bool *isnull)
+{
+	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, col, isnull);
+}
+
+/* Results of SPI live until SPI_finish; what a policy keeps is copied into its context. */
+static char *
+keep(MwPolicy *p, char *s)
+{
+	return s ? MemoryContextStrdup(p->cxt, s) : NULL;
+}
+
+static void
+read_settings(MwPolicy *p)
+{
+	static MwStmt stmt = {
+		"SELECT t.settings,"
+		" (SELECT g.epoch FROM mw.purge AS g WHERE g.tenant OPERATOR(pg_catalog.=) $1)"
+		" FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1",
+		1, {TEXTOID}
+	};
+	Datum		arg = CStringGetTextDatum(p->tenant);
+	bool		isnull;
+	Datum		d;
+
+	if (mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 1) != 1)
+		return;					/* dropped since may_act said that it is there: the defaults stand */
+	mw_settings_tenant(DatumGetJsonbP(column(0, 1, &isnull)), p);
+	p->model = keep(p, p->model);
+	d = column(0, 2, &isnull);
+	p->cache_epoch = isnull ? 0 : DatumGetInt64(d);
+}
+
+static void
+read_limits(MwPolicy *p)
+{
+	static MwStmt stmt = {
+		"SELECT b.session, b.unit, b.per, b.amount::pg_catalog.float8 FROM mw.budget AS b"
+		" WHERE b.tenant OPERATOR(pg_catalog.=) $1 ORDER BY b.scope, b.unit, b.per",
+		1, {TEXTOID}
+	};
+	Datum		arg = CStringGetTextDatum(p->tenant);
+	uint64		n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
+
+	for (uint64 i = 0; i < n; i++)
+	{
+		bool		isnull;
+		MwLimit    *limit = MemoryContextAllocZero(p->cxt, sizeof(MwLimit));
+		MemoryContext old;
+
+		limit->session = keep(p, column_text(i, 1));
+		limit->unit = keep(p, column_text(i, 2));
+		limit->per = keep(p, column_text(i, 3));
+		limit->amount = DatumGetFloat8(column(i, 4, &isnull));
+		old = MemoryContextSwitchTo(p->cxt);
+		p->limits = lappend(p->limits, limit);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+static MwStrategy
+strategy_of(const char *s)
+{
+	if (strcmp(s, "mask") == 0)
+		return MW_STRATEGY_MASK;
+	if (strcmp(s, "hash") == 0)
+		return MW_STRATEGY_HASH;
+	if (strcmp(s, "redact") == 0)
+		return MW_STRATEGY_REDACT;
+	if (strcmp(s, "block") == 0)
+		return MW_STRATEGY_BLOCK;
+	return MW_STRATEGY_PLACEHOLDER;
+}
+
+static void
+read_recognizers(MwPolicy *p, MwHash *version)
+{
+	/* rank: the tenant's own rows, then an administrator's of '*', then the built-in ones; only the best of a type count */
+	static MwStmt stmt = {
+		"SELECT s.pii_type, s.pattern, s.validator, s.context, s.priority, s.strategy, s.prefilter FROM ("
+		" SELECT r.*, pg_catalog.dense_rank() OVER (PARTITION BY r.pii_type"
+		"  ORDER BY r.tenant OPERATOR(pg_catalog.=) '*', r.builtin) AS rank"
+		" FROM mw.recognizer AS r"
+		" WHERE r.tenant OPERATOR(pg_catalog.=) '*' OR r.tenant OPERATOR(pg_catalog.=) $1) AS s"
+		" WHERE s.rank OPERATOR(pg_catalog.=) 1 ORDER BY s.priority DESC, s.pii_type, s.id",
+		1, {TEXTOID}
+	};
+	Datum		arg = CStringGetTextDatum(p->tenant);
+	uint64		n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
+
+	p->recognizers = MemoryContextAllocZero(p->cxt, sizeof(MwRecognizer) * (n + 1));
+	p->nrecognizers = n;
+	for (uint64 i = 0; i < n; i++)
+	{
+		MwRecognizer *r = &p->recognizers[i];
+		bool		isnull;
+
+		r->type = keep(p, column_text(i, 1));
+		r->pattern = keep(p, column_text(i, 2));
+		r->validator = keep(p, column_text(i, 3));
+		r->context = keep(p, column_text(i, 4));
+		r->priority = DatumGetInt32(column(i, 5, &isnull));
+		r->strategy = strategy_of(column_text(i, 6));
+		r->prefilter = keep(p, column_text(i, 7));
+
+		mw_hash_text(version, r->type);
+		mw_hash_text(version, r->pattern);
+		mw_hash_text(version, r->validator);
+		mw_hash_text(version, r->context);
+		mw_hash_part(version, &r->priority, sizeof(r->priority));
+		mw_hash_part(version, &r->strategy, sizeof(r->strategy));
+	}
+}
+
+static void
+read_guards(MwPolicy *p, MwHash *version)
+{
+	static MwStmt stmt = {
+		"SELECT DISTINCT ON (g.guard) g.guard, g.category, g.pattern, g.weight, g.mode FROM mw.guard AS g"
+		" WHERE g.tenant OPERATOR(pg_catalog.=) '*' OR g.tenant OPERATOR(pg_catalog.=) $1"
+		" ORDER BY g.guard, g.tenant OPERATOR(pg_catalog.=) '*', g.builtin",
+		1, {TEXTOID}
+	};
+	Datum		arg = CStringGetTextDatum(p->tenant);
+	uint64		n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
+
+	p->guards = MemoryContextAllocZero(p->cxt, sizeof(MwGuard) * (n + 1));
+	p->nguards = n;
+	for (uint64 i = 0; i < n; i++)
+	{
+		MwGuard    *g = &p->guards[i];
+		char	   *mode = column_text(i, 5);
+		bool		isnull;
+
+		g->guard = keep(p, column_text(i, 1));
+		g->category = keep(p, column_text(i, 2));
+		g->pattern = keep(p, column_text(i, 3));
+		g->weight = DatumGetFloat8(column(i, 4, &isnull));
+		g->mode = strcmp(mode, "off") == 0 ? MW_GUARD_OFF : strcmp(mode, "log") == 0 ? MW_GUARD_LOG : MW_GUARD_BLOCK;
+
+		mw_hash_text(version, g->guard);
+		mw_hash_text(version, g->category);
+		mw_hash_text(version, g->pattern);
+		mw_hash_part(version, &g->weight, sizeof(g->weight));
+		mw_hash_part(version, &g->mode, sizeof(g->mode));
+	}
+}
+
+static MwPolicy *
+read_policy(const char *tenant)
+{
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "mw policy", ALLOCSET_SMALL_SIZES);
+	MwPolicy   *p = MemoryContextAllocZero(cxt, sizeof(MwPolicy));
+	MwHash		version;
+	MwKey		hash;
+
+	p->cxt = cxt;
+	p->tenant = MemoryContextStrdup(cxt, tenant);
+	mw_settings_tenant(DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))), p);
+
+	SPI_connect();
+	mw_hash_start(&version, NULL);
+	if (tenant[0] != '\0')
+	{
+		read_settings(p);
+		read_limits(p);
+	}
+	read_recognizers(p, &version);
+	read_guards(p, &version);
+	hash = mw_hash_end(&version);
+	memcpy(p->version, hash.b, sizeof(p->version));
+	SPI_finish();
+
+	/* complete: an error before would have freed it with the caller's memory */
+	MemoryContextSetParent(cxt, CacheMemoryContext);
+	return p;
+}
+
+/* ---------- keeping ---------- */
+
+static void
+retire(PolicySlot *slot)
+{
+	MemoryContext old = MemoryContextSwitchTo(CacheMemoryContext);
+
+	retired = lappend(retired, slot->policy);
+	MemoryContextSwitchTo(old);
+	slot->policy = NULL;
+}
+
+static void
+free_retired(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, retired)
+		MemoryContextDelete(((MwPolicy *) lfirst(lc))->cxt);
+	list_free(retired);
+	retired = NIL;
+}
+
+static const MwPolicy *
+find(const char *tenant)
+{
+	PolicySlot *slot;
+	MwPolicy   *policy;
+	uint64		generation;
+	bool		found;
+
+	if (newest && newest->policy && newest->generation == mw_watch_policy() && strcmp(newest->tenant, tenant) == 0)
+		return newest->policy;
+
+	if (retired != NIL && mw_call_depth() == 0)
+		free_retired();
+
+	if (policies == NULL)
+	{
+		HASHCTL		ctl = {.keysize = MW_TENANT_MAX + 1, .entrysize = sizeof(PolicySlot)};
+
+		policies = hash_create("mw policies", 64, &ctl, HASH_ELEM | HASH_STRINGS);
+	}
+
+	slot = hash_search(policies, tenant, HASH_FIND, NULL);
+	if (slot && slot->policy && slot->generation == mw_watch_policy())
+	{
+		newest = slot;
+		return slot->policy;
+	}
+
+	mw_watch_start();
+	generation = mw_watch_policy();
+	policy = read_policy(tenant);
+
+	if (hash_get_num_entries(policies) >= MAX_POLICIES)
+	{
+		HASH_SEQ_STATUS seq;
+
+		newest = NULL;
+		hash_seq_init(&seq, policies);
+		while ((slot = hash_seq_search(&seq)) != NULL)
+		{
+			if (slot->policy)
+				retire(slot);
+			hash_search(policies, slot->tenant, HASH_REMOVE, NULL);
+		}
+	}
+
+	slot = hash_search(policies, tenant, HASH_ENTER, &found);
+	if (found && slot->policy)
+		retire(slot);
+	slot->policy = policy;
+	slot->generation = generation;
+	newest = slot;
+	return policy;
+}
+
+const MwPolicy *
+mw_policy_get(const char *tenant)
+{
+	mw_require_may_act(tenant); /* takes in what others have committed, too */
+	return find(tenant);
+}
+
+const MwPolicy *
+mw_policy_default(void)
+{
+	AcceptInvalidationMessages();
+	return find("");
+}
+
+/* ---------- the catalogue of models ---------- */
+
+static const MwModel *
+copy_of(const ModelSlot *slot)
+{
+	MwModel    *copy;
+
+	if (!slot->known)
+		return NULL;
+	copy = palloc(sizeof(MwModel));
+	*copy = slot->row;
+	copy->model = pstrdup(slot->model);
+	return copy;
+}
+
+/* In the current memory context */
+const MwModel *
+mw_policy_model(const char *model)
+{
+	static MwStmt stmt = {
+		"SELECT m.settings FROM mw.model AS m"
+		" WHERE m.tenant OPERATOR(pg_catalog.=) '*' AND m.model OPERATOR(pg_catalog.=) $1",
+		1, {TEXTOID}
+	};
+	char		key[sizeof(((ModelSlot *) NULL)->model)];
+	ModelSlot  *slot;
+	MwModel		row = {0};
+	bool		known;
+	bool		isnull;
+	Datum		arg;
+	uint64		generation;
+
+	if (strlen(model) >= sizeof(key))
+		return NULL;			/* mw_set_model refuses such a name */
+	strlcpy(key, model, sizeof(key));
+
+	if (models && (models_generation != mw_watch_policy() || hash_get_num_entries(models) >= MAX_MODELS))
+	{
+		hash_destroy(models);
+		models = NULL;
+	}
+	slot = models ? hash_search(models, key, HASH_FIND, NULL) : NULL;
+	if (slot)
+		return copy_of(slot);
+
+	mw_watch_start();
+	generation = mw_watch_policy();
+	SPI_connect();
+	arg = CStringGetTextDatum(model);
+	known = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 1) == 1;
+	if (known)
+		mw_settings_model(DatumGetJsonbP(column(0, 1, &isnull)), &row);
+	SPI_finish();
+
+	if (models == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(key), .entrysize = sizeof(ModelSlot)};
+
+		models = hash_create("mw models", 32, &ctl, HASH_ELEM | HASH_STRINGS);
+		models_generation = generation;
+	}
+	slot = hash_search(models, key, HASH_ENTER, NULL);
+	slot->row = row;
+	slot->known = known;
+	return copy_of(slot);
+}
+
+/* ---------- the key of the database ---------- */
+
+const uint8 *
+mw_database_key(void)
+{
+	static MwStmt stmt = {"SELECT s.key FROM mw.secret AS s", 0, {0}};
+	uint64		generation;
+	bytea	   *key;
+	bool		isnull;
+
+	if (key_generation == mw_watch_policy())
+		return database_key;
+
+	mw_watch_start();
+	generation = mw_watch_policy();
+	SPI_connect();
+	if (mw_spi_read(&stmt, MW_AS_OWNER, NULL, NULL, 1) != 1)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("the key of this database is missing"),
+				errdetail("mw.secret has no row."),
+				errhint("Restore it from a dump; without it stored results cannot be matched to their requests."));
+	key = DatumGetByteaPP(column(0, 1, &isnull));
+	if (VARSIZE_ANY_EXHDR(key) != sizeof(database_key))
+		elog(ERROR, "mw: the key of this database has a wrong length");
+	memcpy(database_key, VARDATA_ANY(key), sizeof(database_key));
+	explicit_bzero(VARDATA_ANY(key), sizeof(database_key));
+	SPI_finish();
+	key_generation = generation;
+	return database_key;
+}

@@ -1,0 +1,326 @@
+/*
+ * rights.c - who may act for which tenant.
+ *
+ * mw.may_act(tenant) is the one policy of every table with a tenant, and the
+ * check before every write that C makes as the owner.  A role may act for a
+ * tenant that exists if it has the privileges (has_privs_of_role: inherited
+ * membership counts, NOINHERIT does not) of a role that was granted the tenant
+ * or '*'.  Two things narrow that: a running call holds it to the call's own
+ * tenant, and the setting mw.tenant, which a role can change, to that one.
+ *
+ * Answers are kept per process, role and tenant.  They are dropped when
+ * mw.tenant or mw.tenant_grant change (statement triggers send relation cache
+ * invalidations, which reach every process at the writer's commit and this one
+ * at once) and when roles or their memberships do.  The tables are read as the
+ * owner, a superuser, whom row-level security does not filter; otherwise this
+ * function would call itself.
+ *
+ * The stack of running calls is C, no setting: nothing that SQL can do inside a
+ * call widens it.  Abort of the (sub)transaction that entered a call unwinds it.
+ */
+#include "mw.h"
+
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "guc.h"
+#include "policy/policy.h"
+#include "policy/watch.h"
+#include "util/spi.h"
+
+/* Calls inside calls (a tool that asks a model): deeper is a loop */
+#define MAX_CALL_DEPTH 32
+
+/* Answers kept; a caller can invent names, so there is an end */
+#define MAX_ANSWERS 4096
+
+typedef struct RunningCall
+{
+	char		tenant[MW_TENANT_MAX + 1];
+	int			nest_level;		/* of the (sub)transaction that entered it */
+} RunningCall;
+
+typedef struct AnswerKey
+{
+	Oid			role;
+	char		tenant[MW_TENANT_MAX + 1];
+} AnswerKey;
+
+typedef struct Answer
+{
+	AnswerKey	key;
+	bool		may;
+} Answer;
+
+static RunningCall calls[MAX_CALL_DEPTH];
+static int	ncalls;
+
+static HTAB *answers;
+static uint64 answers_generation;	/* mw_watch_rights() that they hold for */
+static Answer last;				/* a copy of the newest answer: a scan asks the same again for each row */
+static bool last_valid;
+
+/* ---------- the stack of calls ---------- */
+
+void
+mw_call_enter(const char *tenant)
+{
+	if (ncalls == MAX_CALL_DEPTH)
+		ereport(ERROR,
+				errcode(ERRCODE_STATEMENT_TOO_COMPLEX),
+				errmsg("model calls are nested too deeply"),
+				errdetail("%d calls are running inside each other.", ncalls));
+	Assert(strlen(tenant) <= MW_TENANT_MAX);
+	strlcpy(calls[ncalls].tenant, tenant, sizeof(calls[ncalls].tenant));
+	calls[ncalls].nest_level = GetCurrentTransactionNestLevel();
+	ncalls++;
+}
+
+void
+mw_call_leave(void)
+{
+	Assert(ncalls > 0);
+	ncalls--;
+}
+
+int
+mw_call_depth(void)
+{
+	return ncalls;
+}
+
+static void
+transaction_ended(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PREPARE:
+			ncalls = 0;
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+subtransaction_ended(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
+		while (ncalls > 0 && calls[ncalls - 1].nest_level >= level)
+			ncalls--;
+	}
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+	{
+		for (int i = ncalls - 1; i >= 0 && calls[i].nest_level >= level; i--)
+			calls[i].nest_level = level - 1;
+	}
+}
+
+void
+mw_rights_init(void)
+{
+	RegisterXactCallback(transaction_ended, NULL);
+	RegisterSubXactCallback(subtransaction_ended, NULL);
+}
+
+/* ---------- may ---------- */
+
+/* Ask the tables: does the tenant exist, and which roles hold it? */
+static bool
+read_may(Oid role, const char *tenant)
+{
+	static MwStmt stmt = {
+		"SELECT g.grantee::pg_catalog.oid FROM mw.tenant_grant AS g"
+		" WHERE (g.tenant OPERATOR(pg_catalog.=) $1 OR g.tenant OPERATOR(pg_catalog.=) '*')"
+		" AND EXISTS (SELECT FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1)"
+		" UNION ALL SELECT 0 FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1",
+		1, {TEXTOID}
+	};
+	Datum		arg = CStringGetTextDatum(tenant);
+	bool		may = false;
+	Oid		   *grantees;
+	uint64		n;
+
+	SPI_connect();
+	n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
+	grantees = palloc(sizeof(Oid) * (n + 1));
+	for (uint64 i = 0; i < n; i++)
+	{
+		bool		isnull;
+
+		grantees[i] = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+	}
+
+	/* the row of 0 says that the tenant exists, which is enough for a superuser */
+	for (uint64 i = 0; i < n && !may; i++)
+		may = OidIsValid(grantees[i]) ? has_privs_of_role(role, grantees[i]) : superuser_arg(role);
+	SPI_finish();
+	return may;
+}
+
+/* The grants alone, without what narrows them */
+static bool
+role_may(Oid role, const char *tenant)
+{
+	uint64		generation = mw_watch_rights();
+	AnswerKey	key;
+	Answer	   *a;
+	bool		may;
+
+	if (last_valid && answers_generation == generation &&
+		last.key.role == role && strcmp(last.key.tenant, tenant) == 0)
+		return last.may;
+
+	if (answers && (answers_generation != generation || hash_get_num_entries(answers) >= MAX_ANSWERS))
+	{
+		hash_destroy(answers);
+		answers = NULL;
+		last_valid = false;
+	}
+	if (answers == NULL)
+	{
+		HASHCTL		ctl = {.keysize = sizeof(AnswerKey), .entrysize = sizeof(Answer)};
+
+		answers = hash_create("mw rights", 64, &ctl, HASH_ELEM | HASH_BLOBS);
+		answers_generation = generation;
+	}
+
+	MemSet(&key, 0, sizeof(key));
+	key.role = role;
+	strlcpy(key.tenant, tenant, sizeof(key.tenant));
+	a = hash_search(answers, &key, HASH_FIND, NULL);
+	if (a)
+	{
+		last = *a;
+		last_valid = true;
+		return a->may;
+	}
+
+	mw_watch_start();
+	may = read_may(role, tenant);
+
+	/* what was read may be old already: keep it only if nothing changed while reading */
+	if (answers && answers_generation == generation && mw_watch_rights() == generation)
+	{
+		a = hash_search(answers, &key, HASH_ENTER, NULL);
+		a->may = may;
+		last = *a;
+		last_valid = true;
+	}
+	return may;
+}
+
+bool
+mw_may_act(const char *tenant)
+{
+	size_t		len = strlen(tenant);
+
+	if (len == 0 || len > MW_TENANT_MAX || strcmp(tenant, "*") == 0)
+		return false;
+	if (ncalls > 0 && strcmp(calls[ncalls - 1].tenant, tenant) != 0)
+		return false;
+	if (mw_guc_tenant && mw_guc_tenant[0] != '\0' && strcmp(mw_guc_tenant, tenant) != 0)
+		return false;
+	return role_may(GetUserId(), tenant);
+}
+
+/* A name for a message: a caller's text, so cut where it is long */
+static char *
+shown(const char *name)
+{
+	int			len = strlen(name);
+
+	if (len <= 64)
+		return pstrdup(name);
+	return psprintf("%.*s...", pg_mbcliplen(name, len, 61), name);
+}
+
+/*
+ * One message and one hint for a tenant that does not exist and for one that is
+ * somebody else's: nobody learns which customers there are.
+ */
+void
+mw_require_may_act(const char *tenant)
+{
+	AcceptInvalidationMessages();
+
+	if (mw_may_act(tenant))
+		return;
+
+	if (mw_guc_tenant && mw_guc_tenant[0] != '\0' && strcmp(mw_guc_tenant, tenant) != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_NOT_YOUR_TENANT),
+				errmsg("mw.tenant narrows this session to another tenant than \"%s\"", shown(tenant)),
+				errdetail("The setting mw.tenant is \"%s\".", shown(mw_guc_tenant)),
+				errhint("RESET mw.tenant; or set it to the tenant of the call."));
+
+	if (ncalls > 0 && strcmp(calls[ncalls - 1].tenant, tenant) != 0)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_NOT_YOUR_TENANT),
+				errmsg("a running call may not act for another tenant than its own"),
+				errhint("Call for tenant \"%s\" outside of it.", shown(tenant)));
+
+	ereport(ERROR,
+			errcode(ERRCODE_MW_NOT_YOUR_TENANT),
+			errmsg("role \"%s\" may not act for tenant \"%s\"", GetUserNameFromId(GetUserId(), false), shown(tenant)),
+			errdetail("The tenant does not exist, or it was not granted to a role whose privileges this one has."),
+			errhint("An administrator types: SELECT mw_create_tenant(%s); SELECT mw_grant_tenant(%s, %s);",
+					quote_literal_cstr(shown(tenant)), quote_literal_cstr(shown(tenant)),
+					quote_literal_cstr(quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+}
+
+/* ---------- SQL ---------- */
+
+PG_FUNCTION_INFO_V1(mw_may_act_sql);
+Datum
+mw_may_act_sql(PG_FUNCTION_ARGS)
+{
+	text	   *tenant = PG_GETARG_TEXT_PP(0);
+	int			len = VARSIZE_ANY_EXHDR(tenant);
+	char		name[MW_TENANT_MAX + 1];
+
+	if (len > MW_TENANT_MAX)
+		PG_RETURN_BOOL(false);
+	memcpy(name, VARDATA_ANY(tenant), len);
+	name[len] = '\0';
+	PG_RETURN_BOOL(mw_may_act(name));
+}
+
+/*
+ * Statement trigger on every table that processes keep copies of.  The message
+ * travels with the writer's commit, PREPARE TRANSACTION included, and is dropped
+ * with its rollback; changes by hand send it too.
+ */
+PG_FUNCTION_INFO_V1(mw_invalidate);
+Datum
+mw_invalidate(PG_FUNCTION_ARGS)
+{
+	TriggerData *data = (TriggerData *) fcinfo->context;
+
+	if (!CALLED_AS_TRIGGER(fcinfo))
+		ereport(ERROR,
+				errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+				errmsg("mw.invalidate can only be called as a trigger"));
+	CacheInvalidateRelcacheByRelid(RelationGetRelid(data->tg_relation));
+	return PointerGetDatum(NULL);
+}

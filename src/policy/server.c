@@ -1,0 +1,239 @@
+/*
+ * server.c - from "server:model" to a foreign server that the caller may use.
+ *
+ * A server's options are kept per process and read again when the system cache
+ * says that a server changed; USAGE is asked for on every call.  What the
+ * caller gets is a copy in its own memory, so that a change in the middle of a
+ * call changes nothing in it.  Keys are not read here at all.
+ *
+ * The gateway looks the server and its mapping up in transactions of its own.
+ * What this transaction made or changed and has not committed is invisible to
+ * it, hence "committed": false makes a call to a real server MW001 rather than
+ * a call that goes by the old options or none.
+ */
+#include "mw.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
+#include "commands/defrem.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/syscache.h"
+
+#include "guc.h"
+#include "policy/server.h"
+#include "policy/settings.h"
+#include "policy/url.h"
+#include "policy/watch.h"
+#include "provider/provider.h"
+
+#define MAX_SERVERS 256			/* kept; forgotten all at once */
+
+typedef struct ServerSlot
+{
+	char		name[NAMEDATALEN];
+	MwServer	server;
+	char	   *host;			/* NULL for fake */
+} ServerSlot;
+
+static HTAB *servers;
+static MemoryContext servers_cxt;	/* the table and what it points to */
+static uint64 servers_generation;
+
+static void
+no_such_server(const char *name)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_MW_BAD_ARGUMENT),
+			errmsg("model server \"%s\" does not exist", name),
+			errhint("CREATE SERVER %s FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'https://api.openai.com/v1');",
+					quote_identifier(name)));
+}
+
+static void
+incomplete(const char *name, const char *what, const char *option)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_MW_BAD_ARGUMENT),
+			errmsg("server \"%s\" has no usable option \"%s\"", name, what),
+			errhint("ALTER SERVER %s OPTIONS (%s);", quote_identifier(name), option));
+}
+
+/* Read a server by name; raises for one that cannot be used */
+static void
+read_server(const char *name, ServerSlot *slot)
+{
+	Oid			oid = get_foreign_server_oid(name, true);
+	ForeignServer *fs;
+	ListCell   *lc;
+	MwUrl		url;
+
+	if (!OidIsValid(oid))
+		no_such_server(name);
+	fs = GetForeignServer(oid);
+	if (fs->fdwid != get_foreign_data_wrapper_oid("mw", true))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("server \"%s\" is no model server", name),
+				errdetail("Its foreign-data wrapper is not mw."),
+				errhint("CREATE SERVER another_name FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'https://api.openai.com/v1');"));
+
+	slot->server.oid = oid;
+	slot->server.name = pstrdup(name);
+	foreach(lc, fs->options)
+	{
+		DefElem    *def = lfirst_node(DefElem, lc);
+		char	   *value = defGetString(def);
+
+		if (strcmp(def->defname, "api") == 0)
+			slot->server.api = pstrdup(value);
+		else if (strcmp(def->defname, "base_url") == 0)
+			slot->server.base_url = pstrdup(value);
+		else if (strcmp(def->defname, "max_tokens_field") == 0)
+			slot->server.max_tokens_field = pstrdup(value);
+		else if (strcmp(def->defname, "retry_unknown") == 0)
+			(void) parse_bool(value, &slot->server.retry_unknown);
+	}
+
+	/* the validator sees to both; a server made without it (an old dump, a catalogue edit) ends here */
+	if (slot->server.api == NULL || mw_provider_find(slot->server.api) == NULL)
+		incomplete(name, "api", "ADD api 'openai'");
+	if (strcmp(slot->server.api, "fake") != 0)
+	{
+		if (slot->server.base_url == NULL || mw_url_parse(slot->server.base_url, &url) != NULL)
+			incomplete(name, "base_url", "ADD base_url 'https://...'");
+		slot->host = url.host;
+	}
+}
+
+static const ServerSlot *
+find_server(const char *name)
+{
+	ServerSlot *slot;
+	ServerSlot	fresh;
+	MemoryContext old;
+	uint64		generation;
+
+	if (servers && servers_generation == mw_watch_servers())
+	{
+		slot = hash_search(servers, name, HASH_FIND, NULL);
+		if (slot)
+			return slot;
+	}
+
+	/* read first, in the caller's memory: it may raise, and it may make the table old */
+	generation = mw_watch_servers();
+	MemSet(&fresh, 0, sizeof(fresh));
+	read_server(name, &fresh);
+
+	if (servers == NULL || servers_generation != mw_watch_servers() || hash_get_num_entries(servers) >= MAX_SERVERS)
+	{
+		HASHCTL		ctl = {.keysize = NAMEDATALEN, .entrysize = sizeof(ServerSlot)};
+
+		servers = NULL;
+		if (servers_cxt)
+			MemoryContextReset(servers_cxt);
+		else
+			servers_cxt = AllocSetContextCreate(CacheMemoryContext, "mw servers", ALLOCSET_SMALL_SIZES);
+		ctl.hcxt = servers_cxt;
+		servers = hash_create("mw servers", 16, &ctl, HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+		servers_generation = generation;
+	}
+
+	slot = hash_search(servers, name, HASH_ENTER, NULL);
+	old = MemoryContextSwitchTo(servers_cxt);
+	slot->server = fresh.server;
+	slot->server.name = pstrdup(fresh.server.name);
+	slot->server.api = pstrdup(fresh.server.api);
+	slot->server.base_url = fresh.server.base_url ? pstrdup(fresh.server.base_url) : NULL;
+	slot->server.max_tokens_field = fresh.server.max_tokens_field ? pstrdup(fresh.server.max_tokens_field) : NULL;
+	slot->host = fresh.host ? pstrdup(fresh.host) : NULL;
+	MemoryContextSwitchTo(old);
+	return slot;
+}
+
+static bool
+of_this_transaction(HeapTuple tup)
+{
+	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tup->t_data));
+}
+
+/* Can another process see the server and the mapping that this role would use as they are now? */
+static bool
+is_committed(Oid serverid, Oid role)
+{
+	HeapTuple	tup;
+	bool		mine = false;
+
+	/* a transaction that has no id has written nothing */
+	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		return true;
+
+	tup = SearchSysCache1(FOREIGNSERVEROID, ObjectIdGetDatum(serverid));
+	if (HeapTupleIsValid(tup))
+	{
+		mine = of_this_transaction(tup);
+		ReleaseSysCache(tup);
+	}
+	if (mine)
+		return false;
+
+	tup = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(role), ObjectIdGetDatum(serverid));
+	if (!HeapTupleIsValid(tup))
+		tup = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(serverid));
+	if (HeapTupleIsValid(tup))
+	{
+		mine = of_this_transaction(tup);
+		ReleaseSysCache(tup);
+	}
+	return !mine;
+}
+
+const MwServer *
+mw_server_for_model(const char *model, const char **model_name)
+{
+	const char *colon;
+	char		name[NAMEDATALEN];
+	const ServerSlot *slot;
+	MwServer   *server;
+
+	mw_check_model_name(model, "a model");
+	colon = strchr(model, ':');
+	if (colon - model >= NAMEDATALEN)
+		no_such_server(pnstrdup(model, pg_mbcliplen(model, colon - model, NAMEDATALEN - 1)));
+	memcpy(name, model, colon - model);
+	name[colon - model] = '\0';
+
+	slot = find_server(name);
+
+	if (mw_server_aclcheck(slot->server.oid, GetUserId(), ACL_USAGE) != ACLCHECK_OK)
+		ereport(ERROR,
+				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				errmsg("permission denied for model server \"%s\"", name),
+				errhint("GRANT USAGE ON FOREIGN SERVER %s TO %s;", quote_identifier(name),
+						quote_identifier(GetUserNameFromId(GetUserId(), false))));
+
+	if (slot->host && !mw_url_host_allowed(slot->host, mw_guc_allowed_hosts))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("the host of model server \"%s\" is not allowed", name),
+				errdetail("The setting mw.allowed_hosts does not list \"%s\".", slot->host),
+				errhint("A superuser types: ALTER SYSTEM SET mw.allowed_hosts = '...'; SELECT pg_reload_conf();"));
+
+	server = palloc(sizeof(MwServer));
+	*server = slot->server;
+	server->name = pstrdup(slot->server.name);
+	server->api = pstrdup(slot->server.api);
+	if (server->base_url)
+		server->base_url = pstrdup(slot->server.base_url);
+	if (server->max_tokens_field)
+		server->max_tokens_field = pstrdup(slot->server.max_tokens_field);
+	server->committed = is_committed(server->oid, GetUserId());
+	*model_name = pstrdup(colon + 1);
+	return server;
+}

@@ -1,0 +1,279 @@
+/*
+ * settings.c - the settings of a tenant and of a model, read and checked.
+ *
+ * mw_create_tenant and mw_alter_tenant run this before they store anything, and
+ * policy.c runs it again on what is stored, since an administrator may write
+ * the tables by hand.  Unknown keys are refused, never ignored: a misspelt
+ * "redact" must not leave a tenant thinking that something is on.
+ */
+#include "mw.h"
+
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+
+#include "policy/settings.h"
+#include "util/duration.h"
+#include "util/json.h"
+
+#define DEFAULT_TTL_S		86400
+#define MAX_TTL_S			(10 * 366 * 86400)
+#define DEFAULT_ATTEMPTS	3
+#define MAX_ATTEMPTS		20		/* more is a loop against a provider that is down */
+#define DEFAULT_BASE_MS		500
+#define DEFAULT_MAX_MS		30000
+#define MAX_DELAY_MS		3600000 /* longer than any call's deadline */
+
+static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", NULL};
+static const char *const cache_keys[] = {"ttl", "version", NULL};
+static const char *const retry_keys[] = {"max_attempts", "base", "max", NULL};
+static const char *const model_keys[] = {"max_input_tokens", "max_output_tokens", NULL};
+
+static void
+wrong(const char *key, const char *must)
+{
+	ereport(ERROR,
+			errcode(ERRCODE_MW_BAD_ARGUMENT),
+			errmsg("setting \"%s\" must be %s", key, must));
+}
+
+static char *
+text_of(JsonbValue *v)
+{
+	return pnstrdup(v->val.string.val, v->val.string.len);
+}
+
+char *
+mw_settings_text(Jsonb *jb, const char *key)
+{
+	JsonbValue *v = mw_json_get(jb, key);
+
+	if (v == NULL || v->type == jbvNull)
+		return NULL;
+	if (v->type != jbvString)
+		wrong(key, "a string");
+	return text_of(v);
+}
+
+char *
+mw_settings_word(Jsonb *jb, const char *key, const char *const *words, const char *absent)
+{
+	char	   *s = mw_settings_text(jb, key);
+	StringInfoData list;
+
+	if (s == NULL)
+		return absent ? pstrdup(absent) : NULL;
+	initStringInfo(&list);
+	for (int i = 0; words[i]; i++)
+	{
+		if (strcmp(words[i], s) == 0)
+			return s;
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", words[i]);
+	}
+	ereport(ERROR,
+			errcode(ERRCODE_MW_BAD_ARGUMENT),
+			errmsg("\"%s\" is no value of \"%s\"", s, key),
+			errhint("Allowed are: %s.", list.data));
+}
+
+static int64
+int_of(JsonbValue *v, const char *key, int64 min, int64 max)
+{
+	bool		whole;
+	int64		n;
+
+	if (v->type != jbvNumeric)
+		wrong(key, "a number");
+
+	/* compared as numeric first: int8's own conversion would round, or raise another error */
+	whole = DatumGetBool(DirectFunctionCall2(numeric_eq, NumericGetDatum(v->val.numeric),
+											 DirectFunctionCall2(numeric_trunc, NumericGetDatum(v->val.numeric), Int32GetDatum(0))));
+	if (!whole ||
+		DatumGetBool(DirectFunctionCall2(numeric_lt, NumericGetDatum(v->val.numeric), NumericGetDatum(int64_to_numeric(min)))) ||
+		DatumGetBool(DirectFunctionCall2(numeric_gt, NumericGetDatum(v->val.numeric), NumericGetDatum(int64_to_numeric(max)))))
+		wrong(key, psprintf("a whole number from " INT64_FORMAT " to " INT64_FORMAT, min, max));
+	n = DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(v->val.numeric)));
+	return n;
+}
+
+int64
+mw_settings_int(Jsonb *jb, const char *key, int64 min, int64 max, int64 absent)
+{
+	JsonbValue *v = mw_json_get(jb, key);
+
+	if (v == NULL || v->type == jbvNull)
+		return absent;
+	return int_of(v, key, min, max);
+}
+
+static bool
+bool_of(Jsonb *jb, const char *key, bool absent)
+{
+	JsonbValue *v = mw_json_get(jb, key);
+
+	if (v == NULL || v->type == jbvNull)
+		return absent;
+	if (v->type != jbvBool)
+		wrong(key, "true or false");
+	return v->val.boolean;
+}
+
+/* A duration in ms: a number of seconds or the text of an interval */
+static int64
+duration_of(Jsonb *jb, const char *key, int64 min_ms, int64 max_ms, int64 absent)
+{
+	JsonbValue *v = mw_json_get(jb, key);
+	int64		ms;
+
+	if (v == NULL || v->type == jbvNull)
+		return absent;
+	if (v->type == jbvNumeric)
+		ms = mw_duration_ms(DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(v->val.numeric))), psprintf("setting \"%s\"", key));
+	else if (v->type == jbvString)
+		ms = mw_duration_ms(text_of(v), psprintf("setting \"%s\"", key));
+	else
+		wrong(key, "an interval or a number of seconds");
+	if (ms < min_ms || ms > max_ms)
+		wrong(key, psprintf("from %g to " INT64_FORMAT " seconds", min_ms / 1000.0, max_ms / 1000));
+	return ms;
+}
+
+void
+mw_check_model_name(const char *model, const char *what)
+{
+	const char *colon = strchr(model, ':');
+
+	if (colon == NULL || colon == model || colon[1] == '\0')
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("%s must name a server and its model", what),
+				errhint("Write server:model, for example 'openai:gpt-4o-mini', where openai is the name of a server: CREATE SERVER openai FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'https://api.openai.com/v1');"));
+}
+
+static void
+check_object(Jsonb *jb, const char *what)
+{
+	if (!mw_json_is_object(jb))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("%s must be a JSON object", what));
+}
+
+void
+mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
+{
+	JsonbValue *v;
+
+	check_object(settings, "settings of a tenant");
+	mw_json_check_keys(settings, "setting of a tenant", tenant_keys);
+
+	policy->model = mw_settings_text(settings, "model");
+	if (policy->model)
+		mw_check_model_name(policy->model, "setting \"model\"");
+	policy->redact = bool_of(settings, "redact", true);
+	policy->guardrail = bool_of(settings, "guardrail", true);
+
+	policy->cache = true;
+	policy->cache_ttl = DEFAULT_TTL_S;
+	policy->cache_version = 0;
+	v = mw_json_get(settings, "cache");
+	if (v && v->type == jbvBool)
+		policy->cache = v->val.boolean;
+	else if (v && v->type != jbvNull)
+	{
+		Jsonb	   *cache = mw_json_value_jsonb(v);
+
+		if (!mw_json_is_object(cache))
+			wrong("cache", "true, false or an object");
+		mw_json_check_keys(cache, "setting of \"cache\"", cache_keys);
+		policy->cache_ttl = duration_of(cache, "ttl", 1000, INT64CONST(1000) * MAX_TTL_S, DEFAULT_TTL_S * 1000) / 1000;
+		policy->cache_version = mw_settings_int(cache, "version", 0, PG_INT32_MAX, 0);
+	}
+
+	policy->retry_max_attempts = DEFAULT_ATTEMPTS;
+	policy->retry_base_ms = DEFAULT_BASE_MS;
+	policy->retry_max_ms = DEFAULT_MAX_MS;
+	v = mw_json_get(settings, "retry");
+	if (v && v->type == jbvNumeric)
+		policy->retry_max_attempts = int_of(v, "retry", 1, MAX_ATTEMPTS);
+	else if (v && v->type != jbvNull)
+	{
+		Jsonb	   *retry = mw_json_value_jsonb(v);
+
+		if (!mw_json_is_object(retry))
+			wrong("retry", "a number of attempts or an object");
+		mw_json_check_keys(retry, "setting of \"retry\"", retry_keys);
+		policy->retry_max_attempts = mw_settings_int(retry, "max_attempts", 1, MAX_ATTEMPTS, DEFAULT_ATTEMPTS);
+		policy->retry_base_ms = duration_of(retry, "base", 0, MAX_DELAY_MS, DEFAULT_BASE_MS);
+		policy->retry_max_ms = duration_of(retry, "max", 0, MAX_DELAY_MS, DEFAULT_MAX_MS);
+	}
+}
+
+void
+mw_settings_model(Jsonb *settings, MwModel *model)
+{
+	check_object(settings, "settings of a model");
+	mw_json_check_keys(settings, "setting of a model", model_keys);
+	model->max_input_tokens = mw_settings_int(settings, "max_input_tokens", 1, PG_INT32_MAX, 0);
+	model->max_output_tokens = mw_settings_int(settings, "max_output_tokens", 1, PG_INT32_MAX, 0);
+}
+
+/* ---------- merging ---------- */
+
+/* Pushes one object; an inner one is merged the same way, so that {"cache": {"ttl": 60}} leaves cache.version alone */
+static JsonbValue *
+merge(JsonbParseState **state, Jsonb *old, Jsonb *patch)
+{
+	JsonbIterator *it;
+	JsonbValue	key;
+	JsonbValue	v;
+
+	check_stack_depth();
+	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
+
+	/* what the patch does not name stays */
+	if (old)
+	{
+		it = JsonbIteratorInit(&old->root);
+		(void) JsonbIteratorNext(&it, &key, true);	/* the object begins */
+		while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
+		{
+			(void) JsonbIteratorNext(&it, &v, true);
+			if (getKeyJsonValueFromContainer(&patch->root, key.val.string.val, key.val.string.len, NULL))
+				continue;
+			pushJsonbValue(state, WJB_KEY, &key);
+			pushJsonbValue(state, WJB_VALUE, &v);
+		}
+	}
+
+	it = JsonbIteratorInit(&patch->root);
+	(void) JsonbIteratorNext(&it, &key, true);
+	while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
+	{
+		(void) JsonbIteratorNext(&it, &v, true);
+		if (v.type == jbvNull)
+			continue;
+		pushJsonbValue(state, WJB_KEY, &key);
+		if (v.type == jbvBinary && JsonContainerIsObject(v.val.binary.data))
+		{
+			JsonbValue *before = old ? getKeyJsonValueFromContainer(&old->root, key.val.string.val,
+																	key.val.string.len, NULL) : NULL;
+			bool		both = before && before->type == jbvBinary &&
+				JsonContainerIsObject(before->val.binary.data);
+
+			(void) merge(state, both ? JsonbValueToJsonb(before) : NULL, JsonbValueToJsonb(&v));
+		}
+		else
+			pushJsonbValue(state, WJB_VALUE, &v);
+	}
+	return pushJsonbValue(state, WJB_END_OBJECT, NULL);
+}
+
+Jsonb *
+mw_settings_merge(Jsonb *old, Jsonb *patch)
+{
+	JsonbParseState *state = NULL;
+
+	check_object(patch, "settings");
+	return JsonbValueToJsonb(merge(&state, old && mw_json_is_object(old) ? old : NULL, patch));
+}

@@ -1,0 +1,376 @@
+/*
+ * pii_map.c - the reversible placeholders of one call.
+ *
+ * Everything hangs on the map's memory context, which is the call's; there is
+ * no static, so neither an ERROR nor the next call can see another's values.
+ *
+ * Numbers are issued per type from 0 by first appearance.  A number that stands
+ * literally in any text of the call (<EMAIL_0> typed by somebody) is never
+ * issued and so never resolves to a value.  Of the reserved numbers those below
+ * 64 are kept one by one; if larger ones occur, issuing steps over all up to the
+ * largest once it gets there, so that a text of a million forged placeholders
+ * costs no more than reading it.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "utils/memutils.h"
+
+#include "stage/redact.h"
+
+#define MW_TYPE_MAX		63
+/* more digits than a number that is ever issued */
+#define MW_NUMBER_DIGITS 9
+/* from so many entries on look-ups go through the index */
+#define MW_INDEX_FROM	16
+
+typedef struct MwPiiType
+{
+	char	   *name;
+	int			len;
+	int			next;			/* the next number to try */
+	uint64		low;			/* reserved numbers below 64 */
+	int			top;			/* the largest reserved number, -1 for none */
+	int		   *numbers;		/* issued, ascending, with their entries */
+	int		   *entries;
+	int			n;
+	int			cap;
+} MwPiiType;
+
+void
+mw_pii_map_init(MwPiiMap *map, MemoryContext cxt)
+{
+	memset(map, 0, sizeof(*map));
+	map->cxt = cxt;
+}
+
+static MwPiiType *
+get_type(MwPiiMap *map, const char *name, int len, bool make)
+{
+	MwPiiType  *t;
+	int			i;
+
+	for (i = 0; i < map->ntypes; i++)
+		if (map->types[i].len == len && memcmp(map->types[i].name, name, len) == 0)
+			return &map->types[i];
+	if (!make)
+		return NULL;
+	/* few types exist; forged names beyond this many are never issued anyway */
+	if ((map->ntypes & (map->ntypes - 1)) == 0)
+	{
+		int			cap = Max(4, map->ntypes * 2);
+
+		if (map->types == NULL)
+			map->types = MemoryContextAlloc(map->cxt, sizeof(MwPiiType) * cap);
+		else if (map->ntypes >= 4)
+			map->types = repalloc(map->types, sizeof(MwPiiType) * cap);
+	}
+	t = &map->types[map->ntypes++];
+	memset(t, 0, sizeof(*t));
+	t->name = MemoryContextAlloc(map->cxt, len + 1);
+	memcpy(t->name, name, len);
+	t->name[len] = '\0';
+	t->len = len;
+	t->top = -1;
+	return t;
+}
+
+/*
+ * Read a placeholder at s[0] = '<': its length, or 0.  *type_len is the length
+ * of the type's name behind the '<', *number its number.
+ */
+static int
+read_placeholder(const char *s, int len, int *type_len, int *number)
+{
+	int			i = 1;
+	int			digits = 0;
+	int			v = 0;
+
+	if (len < 5 || s[1] < 'A' || s[1] > 'Z')
+		return 0;
+	while (i < len && i <= MW_TYPE_MAX + MW_NUMBER_DIGITS + 2 &&
+		   ((s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '_'))
+		i++;
+	if (i >= len || s[i] != '>')
+		return 0;
+	/* back over the number */
+	while (s[i - 1 - digits] >= '0' && s[i - 1 - digits] <= '9')
+		digits++;
+	if (digits == 0 || digits > MW_NUMBER_DIGITS || s[i - 1 - digits] != '_' || i - 2 - digits < 1)
+		return 0;
+	*type_len = i - 2 - digits;
+	if (s[i - digits] == '0' && digits > 1)
+		return 0;				/* <EMAIL_00> is not how mw writes it */
+	while (digits > 0)
+		v = v * 10 + (s[i - digits--] - '0');
+	*number = v;
+	return i + 1;
+}
+
+/* Whether a literal placeholder makes a number unusable. */
+static bool
+is_reserved(const MwPiiType *t, int number)
+{
+	if (number < 64)
+		return (t->low >> number) & 1;
+	return number <= t->top;
+}
+
+/* mw_pii_reserve takes the placeholders that stand in a text out of use. */
+void
+mw_pii_reserve(MwPiiMap *map, const char *s, int len)
+{
+	const char *p = s;
+	const char *end = s + len;
+
+	while (p < end && (p = memchr(p, '<', end - p)) != NULL)
+	{
+		int			type_len,
+					number;
+		int			n = read_placeholder(p, end - p, &type_len, &number);
+		MwPiiType  *t;
+
+		if (n == 0)
+		{
+			p++;
+			continue;
+		}
+		/* a type nobody has a recogniser for is never issued: forgers cannot make the list long */
+		t = get_type(map, p + 1, type_len, map->ntypes < 256);
+		if (t != NULL)
+		{
+			if (number < 64)
+				t->low |= UINT64CONST(1) << number;
+			t->top = Max(t->top, number);
+		}
+		p += n;
+	}
+}
+
+static void
+index_put(MwPiiMap *map, int entry)
+{
+	uint32		i = map->entries[entry].hash & (map->nslots - 1);
+
+	while (map->slots[i] != 0)
+		i = (i + 1) & (map->nslots - 1);
+	map->slots[i] = entry + 1;
+}
+
+/* Make or enlarge the index so that it is at most half full. */
+static void
+index_grow(MwPiiMap *map)
+{
+	int			i;
+
+	if (map->slots)
+		pfree(map->slots);
+	map->nslots = Max(64, map->nslots * 2);
+	map->slots = MemoryContextAllocExtended(map->cxt, sizeof(uint32) * map->nslots,
+											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (i = 0; i < map->n; i++)
+		index_put(map, i);
+}
+
+/* Enter a value under a placeholder of a type's. */
+static int
+add_entry(MwPiiMap *map, MwPiiType *t, int number, const char *value, int len, uint32 hash)
+{
+	MwPiiEntry *e;
+
+	if (map->n == map->cap)
+	{
+		map->cap = Max(8, map->cap * 2);
+		if (map->entries == NULL)
+			map->entries = MemoryContextAlloc(map->cxt, sizeof(MwPiiEntry) * map->cap);
+		else
+			map->entries = repalloc_huge(map->entries, sizeof(MwPiiEntry) * map->cap);
+	}
+	if (t->n == t->cap)
+	{
+		t->cap = Max(8, t->cap * 2);
+		if (t->numbers == NULL)
+		{
+			t->numbers = MemoryContextAlloc(map->cxt, sizeof(int) * t->cap);
+			t->entries = MemoryContextAlloc(map->cxt, sizeof(int) * t->cap);
+		}
+		else
+		{
+			t->numbers = repalloc_huge(t->numbers, sizeof(int) * t->cap);
+			t->entries = repalloc_huge(t->entries, sizeof(int) * t->cap);
+		}
+	}
+
+	e = &map->entries[map->n];
+	e->type = t->name;
+	/* value and placeholder in one piece: '<', type, '_', ten digits, '>', NUL */
+	e->value = MemoryContextAlloc(map->cxt, len + 1 + t->len + 16);
+	memcpy(e->value, value, len);
+	e->value[len] = '\0';
+	e->value_len = len;
+	e->placeholder = e->value + len + 1;
+	{
+		char	   *p = e->placeholder;
+		char		digits[12];
+		int			nd = 0;
+		int			v = number;
+
+		*p++ = '<';
+		memcpy(p, t->name, t->len);
+		p += t->len;
+		*p++ = '_';
+		do
+			digits[nd++] = '0' + v % 10;
+		while ((v /= 10) > 0);
+		while (nd > 0)
+			*p++ = digits[--nd];
+		*p++ = '>';
+		*p = '\0';
+	}
+	e->hash = hash;
+	t->numbers[t->n] = number;
+	t->entries[t->n++] = map->n;
+	map->n++;
+
+	if (map->n >= MW_INDEX_FROM)
+	{
+		if ((uint32) map->n * 2 > map->nslots)
+			index_grow(map);
+		else
+			index_put(map, map->n - 1);
+	}
+	return map->n - 1;
+}
+
+static int
+find_entry(const MwPiiMap *map, const MwPiiType *t, const char *value, int len, uint32 hash)
+{
+	int			i;
+
+#define SAME(e) ((e)->hash == hash && (e)->value_len == len && (e)->type == t->name && \
+				 memcmp((e)->value, value, len) == 0)
+	if (map->nslots > 0)
+	{
+		uint32		slot = hash & (map->nslots - 1);
+
+		for (; map->slots[slot] != 0; slot = (slot + 1) & (map->nslots - 1))
+		{
+			i = (int) map->slots[slot] - 1;
+			if (SAME(&map->entries[i]))
+				return i;
+		}
+		return -1;
+	}
+	for (i = 0; i < map->n; i++)
+		if (SAME(&map->entries[i]))
+			return i;
+#undef SAME
+	return -1;
+}
+
+/* mw_pii_entry finds the entry of a value or makes it under the next free number. */
+int
+mw_pii_entry(MwPiiMap *map, const char *type, const char *value, int len)
+{
+	MwPiiType  *t = get_type(map, type, strlen(type), true);
+	uint32		hash = hash_bytes((const unsigned char *) value, len) ^ (uint32) t->len * 0x9e3779b9u ^ (unsigned char) type[0];
+	int			entry = find_entry(map, t, value, len, hash);
+
+	if (entry >= 0)
+		return entry;
+	while (is_reserved(t, t->next))
+		t->next = t->next < 64 ? t->next + 1 : t->top + 1;
+	return add_entry(map, t, t->next++, value, len, hash);
+}
+
+/* mw_pii_add enters a value under a placeholder that is given. */
+bool
+mw_pii_add(MwPiiMap *map, const char *placeholder, int plen, const char *value, int len)
+{
+	int			type_len,
+				number;
+	MwPiiType  *t;
+	int			i;
+
+	if (plen < 1 || placeholder[0] != '<' ||
+		read_placeholder(placeholder, plen, &type_len, &number) != plen)
+		return false;
+	t = get_type(map, placeholder + 1, type_len, true);
+	(void) add_entry(map, t, number, value, len, 0);
+	/* keep the numbers in order: they come as somebody wrote them */
+	for (i = t->n - 1; i > 0 && t->numbers[i - 1] > t->numbers[i]; i--)
+	{
+		int			number_before = t->numbers[i - 1];
+		int			entry_before = t->entries[i - 1];
+
+		t->numbers[i - 1] = t->numbers[i];
+		t->entries[i - 1] = t->entries[i];
+		t->numbers[i] = number_before;
+		t->entries[i] = entry_before;
+	}
+	return true;
+}
+
+/* mw_restore_text puts the values back. */
+char *
+mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing)
+{
+	char	   *p = s;
+	char	   *end = s + len;
+	char	   *done = s;
+	StringInfoData buf;
+	bool		any = false;
+
+	if (missing)
+		*missing = false;
+	*newlen = len;
+	while (p < end && (p = memchr(p, '<', end - p)) != NULL)
+	{
+		int			type_len,
+					number;
+		int			n = read_placeholder(p, end - p, &type_len, &number);
+		MwPiiType  *t;
+		int			lo,
+					hi;
+
+		if (n == 0)
+		{
+			p++;
+			continue;
+		}
+		t = get_type((MwPiiMap *) map, p + 1, type_len, false);
+		lo = 0;
+		hi = t ? t->n : 0;
+		while (lo < hi)
+		{
+			int			mid = (lo + hi) / 2;
+
+			if (t->numbers[mid] < number)
+				lo = mid + 1;
+			else
+				hi = mid;
+		}
+		if (t && lo < t->n && t->numbers[lo] == number)
+		{
+			const MwPiiEntry *e = &map->entries[t->entries[lo]];
+
+			if (!any)
+			{
+				initStringInfo(&buf);
+				enlargeStringInfo(&buf, len);
+				any = true;
+			}
+			appendBinaryStringInfo(&buf, done, p - done);
+			appendBinaryStringInfo(&buf, e->value, e->value_len);
+			done = p + n;
+		}
+		else if (missing && !(t && is_reserved(t, number)))
+			*missing = true;	/* neither ours nor somebody's own words */
+		p += n;
+	}
+	if (!any)
+		return s;
+	appendBinaryStringInfo(&buf, done, end - done);
+	*newlen = buf.len;
+	return buf.data;
+}

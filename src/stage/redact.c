@@ -1,0 +1,330 @@
+/*
+ * redact.c - the redact stage: no value past this point, placeholders only.
+ *
+ * A call's texts are redacted in two passes.  The first takes every placeholder
+ * that stands literally in any of them out of use; only then is the first value
+ * replaced, so that <EMAIL_0> typed in the last message cannot be the name of a
+ * value in the first one.  Values go into call->map, which dies with the call;
+ * call/result.c restores from it, last of all.
+ *
+ * Of a message in JSON every string leaf is redacted, keys too, and numbers
+ * that are somebody's number; what makes it a message (role, ids, names of
+ * tools and parts) is left alone.
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "stage/redact.h"
+#include "stage/stages.h"
+#include "util/json.h"
+
+/* ---------- one text ---------- */
+
+static void
+refuse(const char *type)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_PII_REFUSED),
+			 errmsg("personal data is refused"),
+			 errdetail("The text holds a value of type %s, whose strategy is \"block\".", type),
+			 errhint("Take it out of the text, or let an administrator choose another strategy: "
+					 "SELECT mw_alter_recognizer(%s, '{\"strategy\": \"placeholder\"}')",
+					 quote_literal_cstr(type))));
+}
+
+/* mw_redact_text replaces what is personal in one text. */
+char *
+mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, int *newlen,
+			   MwSpan **spans, int *nspans)
+{
+	int			n;
+	MwSpan	   *sp = mw_pii_find(policy, s, len, &n);
+	Size		total = len;
+	char	   *out;
+	char	   *p;
+	int			at = 0;
+	int			i;
+
+	if (spans)
+		*spans = sp;
+	if (nspans)
+		*nspans = n;
+	*newlen = len;
+	if (n == 0)
+		return s;
+
+	for (i = 0; i < n; i++)
+	{
+		const char *value = s + sp[i].from;
+		int			vlen = sp[i].to - sp[i].from;
+		const char *type = sp[i].rec->type;
+
+		switch (sp[i].rec->strategy)
+		{
+			case MW_STRATEGY_PLACEHOLDER:
+				sp[i].entry = mw_pii_entry(map, type, value, vlen);
+				sp[i].shown = map->entries[sp[i].entry].placeholder;
+				sp[i].shown_len = strlen(sp[i].shown);
+				break;
+			case MW_STRATEGY_MASK:
+				sp[i].shown = mw_pii_masked(type, value, vlen, &sp[i].shown_len);
+				break;
+			case MW_STRATEGY_HASH:
+				sp[i].shown = mw_pii_hashed(policy->tenant ? policy->tenant : "*", type, value, vlen);
+				sp[i].shown_len = strlen(sp[i].shown);
+				break;
+			case MW_STRATEGY_REDACT:
+				sp[i].shown = psprintf("[REDACTED_%s]", type);
+				sp[i].shown_len = strlen(sp[i].shown);
+				break;
+			case MW_STRATEGY_BLOCK:
+				refuse(type);
+				break;
+		}
+		total += sp[i].shown_len - vlen;
+	}
+	if (total >= MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("text is too large after redaction")));
+
+	p = out = palloc(total + 1);
+	for (i = 0; i < n; i++)
+	{
+		memcpy(p, s + at, sp[i].from - at);
+		p += sp[i].from - at;
+		memcpy(p, sp[i].shown, sp[i].shown_len);
+		p += sp[i].shown_len;
+		at = sp[i].to;
+	}
+	memcpy(p, s + at, len - at);
+	p += len - at;
+	*p = '\0';
+	*newlen = p - out;
+	return out;
+}
+
+/* ---------- one message ---------- */
+
+typedef struct LeafArg
+{
+	const MwPolicy *policy;		/* NULL: reserve only */
+	MwPiiMap   *map;
+} LeafArg;
+
+static bool
+one_of(const char *s, const char *const *names)
+{
+	for (; *names; names++)
+		if (strcmp(s, *names) == 0)
+			return true;
+	return false;
+}
+
+/* Whether a leaf makes the message what it is and must reach the provider as it came. */
+static bool
+structural(const MwJsonPlace *pl)
+{
+	static const char *const of_message[] = {"role", "id", "type", "tool_call_id", "name", "status", NULL};
+	static const char *const of_part[] = {"type", "id", "tool_use_id", NULL};
+	static const char *const of_call[] = {"type", "id", "name", NULL};
+	const char *key = pl->depth > 0 ? pl->path[Min(pl->depth, MW_JSON_MAX_DEPTH) - 1] : NULL;
+	const char *top = pl->depth > 0 ? pl->path[0] : NULL;
+
+	/* the words of our own format are no data */
+	if (pl->is_key && pl->depth == 1)
+		return true;
+	if (key == NULL)
+		return false;
+	if (pl->depth == 1)
+		return one_of(key, of_message);
+	if (top == NULL)
+		return false;
+	/* content[i].type, tool_calls[i].name, and the keys of these objects themselves */
+	if (pl->depth == 3 && pl->path[1] == NULL)
+	{
+		if (strcmp(top, "content") == 0)
+			return pl->is_key || one_of(key, of_part);
+		if (strcmp(top, "tool_calls") == 0 || strcmp(top, "invalid_tool_calls") == 0)
+			return pl->is_key || one_of(key, of_call);
+	}
+	return false;
+}
+
+static char *
+leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
+{
+	LeafArg    *la = arg;
+
+	*newlen = len;
+	if (structural(place))
+		return s;
+	/* files in the text: base64 is not searched, and a hit in it would break the file */
+	if (len > 5 && memcmp(s, "data:", 5) == 0 && !place->is_key &&
+		memchr(s, ',', Min(len, 128)) != NULL)
+		return s;
+	if (la->policy == NULL)
+	{
+		mw_pii_reserve(la->map, s, len);
+		return s;
+	}
+	if (place->is_number)
+	{
+		MwSpan	   *sp;
+		int			n;
+
+		/* a number is replaced as a whole or not at all: 4242424242424242, never the 4242 of 4242.5 */
+		sp = mw_pii_find(la->policy, s, len, &n);
+		if (n != 1 || sp[0].from != 0 || sp[0].to != len)
+			return s;
+	}
+	return mw_redact_text(la->policy, la->map, s, len, newlen, NULL, NULL);
+}
+
+/* mw_pii_reserve_message is the first pass over a message. */
+void
+mw_pii_reserve_message(MwPiiMap *map, MwMessage *msg)
+{
+	LeafArg		la = {NULL, map};
+
+	if (msg->json)
+		(void) mw_json_map(msg->json, MW_JSON_KEYS, leaf, &la);
+	else if (msg->text)
+		mw_pii_reserve(map, msg->text, msg->len);
+}
+
+/* mw_redact_message is the second. */
+void
+mw_redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg)
+{
+	LeafArg		la = {policy, map};
+
+	if (msg->json)
+		msg->json = mw_json_map(msg->json, MW_JSON_KEYS | MW_JSON_NUMBERS, leaf, &la);
+	else if (msg->text)
+		msg->text = mw_redact_text(policy, map, msg->text, msg->len, &msg->len, NULL, NULL);
+}
+
+/* ---------- the stage ---------- */
+
+static void
+redact_all(MwCall *call)
+{
+	int			i;
+
+	if (call->map.cxt == NULL)
+		mw_pii_map_init(&call->map, call->cxt);
+	/* messages that mw made itself may hold placeholders too, and none may be issued twice */
+	for (i = 0; i < call->nmessages; i++)
+		mw_pii_reserve_message(&call->map, &call->messages[i]);
+	for (i = 0; i < call->nmessages; i++)
+		if (call->messages[i].from_caller)
+			mw_redact_message(call->policy, &call->map, &call->messages[i]);
+}
+
+/* mw_redact_run redacts what the caller gave and goes on. */
+void
+mw_redact_run(MwCall *call)
+{
+	if (call->redact && mw_policy_detects(call->policy))
+	{
+		MemoryContext old = MemoryContextSwitchTo(call->cxt);
+
+		redact_all(call);
+		MemoryContextSwitchTo(old);
+	}
+	mw_next(call);
+}
+
+/* The policy with every "block" made a placeholder, and the types that had it. */
+static MwPolicy *
+without_block(const MwPolicy *policy, bool *any)
+{
+	MwPolicy   *copy = palloc(sizeof(MwPolicy));
+	int			i;
+
+	*copy = *policy;
+	copy->cxt = CurrentMemoryContext;
+	copy->redact_plan = NULL;
+	copy->recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
+	*any = false;
+	for (i = 0; i < policy->nrecognizers; i++)
+	{
+		copy->recognizers[i] = policy->recognizers[i];
+		if (copy->recognizers[i].strategy == MW_STRATEGY_BLOCK)
+		{
+			copy->recognizers[i].strategy = MW_STRATEGY_PLACEHOLDER;
+			*any = true;
+		}
+	}
+	return copy;
+}
+
+static bool
+type_blocks(const MwPolicy *policy, const char *type)
+{
+	int			i;
+
+	for (i = 0; i < policy->nrecognizers; i++)
+		if (policy->recognizers[i].strategy == MW_STRATEGY_BLOCK &&
+			strcmp(policy->recognizers[i].type, type) == 0)
+			return true;
+	return false;
+}
+
+/* mw_redact_explain shows what run would do; the call's messages are what the next stage would see. */
+void
+mw_redact_explain(MwCall *call, MwExplain *out)
+{
+	MemoryContext old = MemoryContextSwitchTo(call->cxt);
+	const MwPolicy *policy = call->policy;
+	JsonbParseState *st = NULL;
+	JsonbValue	v;
+	JsonbValue *result;
+	bool		blocks;
+	int			i;
+
+	out->verdict = "pass";
+	if (!call->redact)
+		out->verdict = "off";
+	else
+	{
+		/* what would be refused must not be shown by the stages behind either */
+		call->policy = without_block(policy, &blocks);
+		redact_all(call);
+		call->policy = policy;
+		if (call->map.n > 0)
+			out->verdict = "replace";
+	}
+
+	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+	for (i = 0; i < call->map.n; i++)
+	{
+		const MwPiiEntry *e = &call->map.entries[i];
+
+		v.type = jbvString;
+		v.val.string.val = e->placeholder;
+		v.val.string.len = strlen(e->placeholder);
+		pushJsonbValue(&st, WJB_KEY, &v);
+		v.val.string.val = unconstify(char *, e->type);
+		v.val.string.len = strlen(e->type);
+		pushJsonbValue(&st, WJB_VALUE, &v);
+		if (call->redact && type_blocks(policy, e->type))
+		{
+			out->verdict = "block";
+			out->stop = true;
+		}
+	}
+	result = pushJsonbValue(&st, WJB_END_OBJECT, NULL);
+	out->detail = JsonbValueToJsonb(result);
+	if (call->nmessages > 0)
+	{
+		const MwMessage *last = &call->messages[call->nmessages - 1];
+
+		out->next = last->json ? mw_json_content_text(mw_json_get(last->json, "content"))
+			: last->text ? pnstrdup(last->text, last->len) : NULL;
+	}
+	MemoryContextSwitchTo(old);
+}

@@ -1,0 +1,38 @@
+/*
+ * duration.c - a duration is an interval or a number of seconds, everywhere.
+ */
+#include "mw.h"
+
+#include <math.h>
+
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "util/duration.h"
+
+/* Longer is a mistake, and would overflow what is computed with it */
+#define MAX_MS (INT64CONST(1000) * 366 * 86400 * 1000)
+
+int64
+mw_duration_ms(const char *text, const char *what)
+{
+	char	   *end;
+	double		ms = strtod(text, &end) * 1000;
+
+	/* strtod knows hexadecimal, "inf" and "nan" as well: digits and a point alone are seconds */
+	if (end == text || *end != '\0' || strspn(text, "0123456789.-+") != strlen(text))
+	{
+		Interval   *span = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
+																 ObjectIdGetDatum(InvalidOid),
+																 Int32GetDatum(-1)));
+
+		ms = (span->month * (double) DAYS_PER_MONTH + span->day) * SECS_PER_DAY * 1000.0 + span->time / 1000.0;
+	}
+
+	if (!(ms >= 0 && ms <= MAX_MS))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("%s is out of range", what),
+				errhint("A duration is an interval such as '5 minutes', or a number of seconds, and not negative."));
+	return (int64) rint(ms);
+}

@@ -1,0 +1,82 @@
+/*
+ * hash.c - libsodium's BLAKE2b-16 over length-prefixed parts.
+ *
+ * Every part is written as its length (8 bytes, little endian) and its bytes,
+ * an absent one as a length that no text can have, so that ("ab", "c") and
+ * ("a", "bc") and (NULL, "") never meet.  No state outlives a call.
+ */
+#include "postgres.h"
+
+#include "util/hash.h"
+
+#define MW_ABSENT_PART	PG_UINT64_MAX
+
+/* mw_hash_start begins a hash; with a key of 32 bytes nobody without it can make one. */
+void
+mw_hash_start(MwHash *h, const uint8 *key32)
+{
+	/* picks the implementation for this CPU; cheap and idempotent */
+	if (sodium_init() < 0)
+		elog(ERROR, "could not initialize libsodium");
+	crypto_generichash_init(h, key32, key32 ? 32 : 0, sizeof(MwKey));
+}
+
+/* mw_hash_part adds one part; NULL is a part of its own kind. */
+void
+mw_hash_part(MwHash *h, const void *p, size_t len)
+{
+	uint8		prefix[8];
+	uint64		n = p ? (uint64) len : MW_ABSENT_PART;
+	int			i;
+
+	for (i = 0; i < 8; i++)
+		prefix[i] = (uint8) (n >> (8 * i));
+	crypto_generichash_update(h, prefix, sizeof(prefix));
+	if (p && len > 0)
+		crypto_generichash_update(h, p, len);
+}
+
+/* mw_hash_text adds a C string or, for NULL, an absent part. */
+void
+mw_hash_text(MwHash *h, const char *s)
+{
+	mw_hash_part(h, s, s ? strlen(s) : 0);
+}
+
+/* mw_hash_end returns the 16 bytes. */
+MwKey
+mw_hash_end(MwHash *h)
+{
+	MwKey		key;
+
+	crypto_generichash_final(h, key.b, sizeof(key.b));
+	return key;
+}
+
+/* mw_key_hex spells a key as 32 hex digits. */
+char *
+mw_key_hex(const MwKey *key)
+{
+	static const char digits[] = "0123456789abcdef";
+	char	   *hex = palloc(2 * sizeof(key->b) + 1);
+	int			i;
+
+	for (i = 0; i < (int) sizeof(key->b); i++)
+	{
+		hex[2 * i] = digits[key->b[i] >> 4];
+		hex[2 * i + 1] = digits[key->b[i] & 15];
+	}
+	hex[2 * sizeof(key->b)] = '\0';
+	return hex;
+}
+
+/* mw_key_bytea makes the value that tables store. */
+bytea *
+mw_key_bytea(const MwKey *key)
+{
+	bytea	   *b = palloc(VARHDRSZ + sizeof(key->b));
+
+	SET_VARSIZE(b, VARHDRSZ + sizeof(key->b));
+	memcpy(VARDATA(b), key->b, sizeof(key->b));
+	return b;
+}

@@ -1,0 +1,678 @@
+/*
+ * json.c - JSON in and out, on PostgreSQL's own parser.
+ *
+ * What strangers send (a provider's body, a model's tool arguments) must never
+ * raise: it is first made fit for the server (mw_json_sanitize), measured for
+ * depth before any recursive code sees it, and then parsed by PostgreSQL's
+ * parser into jsonb by the actions below.  What could still raise inside is
+ * refused before it is built: numbers that numeric cannot hold, and texts too
+ * large for one jsonb.  No subtransaction is needed and none is made.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+
+#include "util/json.h"
+
+/* 256 MB is where jsonb itself raises; half of it leaves room for its own headers */
+#define MW_JSON_MAX_BYTES	(128 * 1024 * 1024)
+/* numeric ends at 131072 digits before the point and 16383 after it */
+#define MW_JSON_MAX_DIGITS	1000
+#define MW_JSON_MAX_EXPONENT 1000
+
+/* ---------- out ---------- */
+
+/* mw_json_string appends a JSON string literal. */
+void
+mw_json_string(StringInfo buf, const char *s, int len)
+{
+	static const char hex[] = "0123456789abcdef";
+	int			done = 0;
+	int			i;
+
+	enlargeStringInfo(buf, len + 2);
+	appendStringInfoCharMacro(buf, '"');
+	for (i = 0; i < len; i++)
+	{
+		unsigned char c = (unsigned char) s[i];
+		char		esc[7];
+		int			n;
+
+		if (likely(c >= 0x20 && c != '"' && c != '\\'))
+			continue;
+		esc[0] = '\\';
+		n = 2;
+		switch (c)
+		{
+			case '"':
+				esc[1] = '"';
+				break;
+			case '\\':
+				esc[1] = '\\';
+				break;
+			case '\n':
+				esc[1] = 'n';
+				break;
+			case '\r':
+				esc[1] = 'r';
+				break;
+			case '\t':
+				esc[1] = 't';
+				break;
+			case '\b':
+				esc[1] = 'b';
+				break;
+			case '\f':
+				esc[1] = 'f';
+				break;
+			default:
+				memcpy(esc + 1, "u00", 3);
+				esc[4] = hex[c >> 4];
+				esc[5] = hex[c & 15];
+				n = 6;
+		}
+		appendBinaryStringInfo(buf, s + done, i - done);
+		appendBinaryStringInfo(buf, esc, n);
+		done = i + 1;
+	}
+	appendBinaryStringInfo(buf, s + done, len - done);
+	appendStringInfoCharMacro(buf, '"');
+}
+
+/* mw_json_canonical spells a jsonb: sorted keys, one spelling of each number. */
+char *
+mw_json_canonical(Jsonb *jb)
+{
+	return JsonbToCString(NULL, &jb->root, VARSIZE(jb));
+}
+
+/* ---------- in ---------- */
+
+/* mw_json_too_deep counts brackets outside strings; it neither recurses nor judges. */
+bool
+mw_json_too_deep(const char *s, int len)
+{
+	int			depth = 0;
+	bool		in_string = false;
+	int			i;
+
+	for (i = 0; i < len; i++)
+	{
+		char		c = s[i];
+
+		if (in_string)
+		{
+			if (c == '\\')
+				i++;
+			else if (c == '"')
+				in_string = false;
+		}
+		else if (c == '"')
+			in_string = true;
+		else if (c == '{' || c == '[')
+		{
+			if (++depth > MW_JSON_MAX_DEPTH)
+				return true;
+		}
+		else if (c == '}' || c == ']')
+			depth--;
+	}
+	return false;
+}
+
+typedef struct ParseState
+{
+	JsonbParseState *stack;
+	JsonbValue *result;
+	const char *why;			/* set when what follows must not be built any more */
+} ParseState;
+
+/* Put a scalar where the parser stands: alone, in an array, or as a member's value. */
+static void
+put_scalar(ParseState *st, JsonbValue *v)
+{
+	if (st->stack == NULL)
+	{
+		JsonbValue	array = {0};
+
+		array.type = jbvArray;
+		array.val.array.rawScalar = true;
+		array.val.array.nElems = 1;
+		st->result = pushJsonbValue(&st->stack, WJB_BEGIN_ARRAY, &array);
+		st->result = pushJsonbValue(&st->stack, WJB_ELEM, v);
+		st->result = pushJsonbValue(&st->stack, WJB_END_ARRAY, NULL);
+	}
+	else if (st->stack->contVal.type == jbvArray)
+		st->result = pushJsonbValue(&st->stack, WJB_ELEM, v);
+	else
+		st->result = pushJsonbValue(&st->stack, WJB_VALUE, v);
+}
+
+static MW_JSON_ACTION
+on_object_start(void *state)
+{
+	ParseState *st = state;
+
+	st->result = pushJsonbValue(&st->stack, WJB_BEGIN_OBJECT, NULL);
+	MW_JSON_OK;
+}
+
+static MW_JSON_ACTION
+on_object_end(void *state)
+{
+	ParseState *st = state;
+
+	st->result = pushJsonbValue(&st->stack, WJB_END_OBJECT, NULL);
+	MW_JSON_OK;
+}
+
+static MW_JSON_ACTION
+on_array_start(void *state)
+{
+	ParseState *st = state;
+
+	st->result = pushJsonbValue(&st->stack, WJB_BEGIN_ARRAY, NULL);
+	MW_JSON_OK;
+}
+
+static MW_JSON_ACTION
+on_array_end(void *state)
+{
+	ParseState *st = state;
+
+	st->result = pushJsonbValue(&st->stack, WJB_END_ARRAY, NULL);
+	MW_JSON_OK;
+}
+
+static MW_JSON_ACTION
+on_field(void *state, char *name, bool isnull)
+{
+	ParseState *st = state;
+	JsonbValue	v;
+
+	v.type = jbvString;
+	v.val.string.val = name;
+	v.val.string.len = strlen(name);
+	st->result = pushJsonbValue(&st->stack, WJB_KEY, &v);
+	MW_JSON_OK;
+}
+
+/* number_fits tells whether numeric takes it without raising. */
+static bool
+number_fits(const char *s)
+{
+	const char *e = strpbrk(s, "eE");
+	size_t		digits = e ? (size_t) (e - s) : strlen(s);
+
+	if (digits > MW_JSON_MAX_DIGITS)
+		return false;
+	if (e)
+	{
+		e++;
+		if (*e == '+' || *e == '-')
+			e++;
+		while (*e == '0')
+			e++;
+		if (strlen(e) > 4 || atoi(e) > MW_JSON_MAX_EXPONENT)
+			return false;
+	}
+	return true;
+}
+
+static MW_JSON_ACTION
+on_scalar(void *state, char *token, JsonTokenType type)
+{
+	ParseState *st = state;
+	JsonbValue	v;
+
+	switch (type)
+	{
+		case JSON_TOKEN_STRING:
+			v.type = jbvString;
+			v.val.string.val = token;
+			v.val.string.len = strlen(token);
+			break;
+		case JSON_TOKEN_NUMBER:
+			if (!number_fits(token))
+			{
+				st->why = "a number in it is out of range";
+				v.type = jbvNull;
+				break;
+			}
+			v.type = jbvNumeric;
+			v.val.numeric = DatumGetNumeric(DirectFunctionCall3(numeric_in,
+																CStringGetDatum(token),
+																ObjectIdGetDatum(InvalidOid),
+																Int32GetDatum(-1)));
+			break;
+		case JSON_TOKEN_TRUE:
+		case JSON_TOKEN_FALSE:
+			v.type = jbvBool;
+			v.val.boolean = type == JSON_TOKEN_TRUE;
+			break;
+		default:
+			v.type = jbvNull;
+			break;
+	}
+	put_scalar(st, &v);
+	MW_JSON_OK;
+}
+
+/* mw_json_parse makes jsonb of text, or says why not. */
+Jsonb *
+mw_json_parse(const char *s, int len, char **why)
+{
+	ParseState	st = {0};
+	JsonSemAction sem = {0};
+	JsonLexContext *lex;
+	char	   *copy;
+
+	*why = NULL;
+	if (len > MW_JSON_MAX_BYTES)
+	{
+		*why = pstrdup("it is too large");
+		return NULL;
+	}
+	if (mw_json_too_deep(s, len))
+	{
+		*why = psprintf("it is nested deeper than %d levels", MW_JSON_MAX_DEPTH);
+		return NULL;
+	}
+
+	/* the lexer is promised no terminator from 17 on, but older ones look one byte ahead */
+	copy = palloc(len + 1);
+	memcpy(copy, s, len);
+	copy[len] = '\0';
+	lex = mw_json_lexer(copy, len, PG_UTF8, true);
+
+	sem.semstate = &st;
+	sem.object_start = on_object_start;
+	sem.object_end = on_object_end;
+	sem.array_start = on_array_start;
+	sem.array_end = on_array_end;
+	sem.object_field_start = on_field;
+	sem.scalar = on_scalar;
+
+	if (pg_parse_json(lex, &sem) != JSON_SUCCESS)
+	{
+		/* where, never what: the text may hold anything */
+		*why = psprintf("it is not valid JSON (near byte %d)",
+						(int) Max(lex->token_start ? lex->token_start - lex->input : 0, 0) + 1);
+		return NULL;
+	}
+	if (st.why)
+	{
+		*why = pstrdup(st.why);
+		return NULL;
+	}
+	return JsonbValueToJsonb(st.result);
+}
+
+/* Four hex digits, or -1 */
+static int
+hex4(const char *p, int left)
+{
+	int			v = 0;
+	int			i;
+
+	if (left < 4)
+		return -1;
+	for (i = 0; i < 4; i++)
+	{
+		char		c = p[i];
+
+		if (c >= '0' && c <= '9')
+			v = v * 16 + (c - '0');
+		else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
+			v = v * 16 + ((c | 0x20) - 'a' + 10);
+		else
+			return -1;
+	}
+	return v;
+}
+
+/* Overwrite \u0000 and half pairs by \ufffd, in place: the length stays. */
+static void
+mend_escapes(char *s, int len)
+{
+	int			i = 0;
+
+	while (i < len)
+	{
+		char	   *bs = memchr(s + i, '\\', len - i);
+		int			cu;
+
+		if (bs == NULL || bs + 1 >= s + len)
+			return;
+		i = bs - s;
+		if (bs[1] != 'u' || (cu = hex4(bs + 2, len - i - 2)) < 0)
+		{
+			i += 2;
+			continue;
+		}
+		if (cu >= 0xd800 && cu <= 0xdbff)
+		{
+			int			low = i + 12 <= len && bs[6] == '\\' && bs[7] == 'u' ? hex4(bs + 8, len - i - 8) : -1;
+
+			if (low >= 0xdc00 && low <= 0xdfff)
+			{
+				i += 12;
+				continue;
+			}
+			memcpy(bs + 2, "fffd", 4);
+		}
+		else if (cu == 0 || (cu >= 0xdc00 && cu <= 0xdfff))
+			memcpy(bs + 2, "fffd", 4);
+		i += 6;
+	}
+}
+
+/* mw_json_sanitize makes bytes fit for PostgreSQL. */
+char *
+mw_json_sanitize(char *s, int *len)
+{
+	int			n = *len;
+	StringInfoData buf;
+
+	if (n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0)
+	{
+		s += 3;
+		n -= 3;
+	}
+	if (pg_encoding_verifymbstr(PG_UTF8, s, n) != n)
+	{
+		initStringInfo(&buf);
+		while (n > 0)
+		{
+			int			good = pg_encoding_verifymbstr(PG_UTF8, s, n);
+
+			if (good > 0)
+				appendBinaryStringInfo(&buf, s, good);
+			s += good;
+			n -= good;
+			if (n <= 0)
+				break;
+			/* one mark for a bad lead byte and the continuation bytes behind it */
+			appendBinaryStringInfo(&buf, "\xef\xbf\xbd", 3);
+			do
+			{
+				s++;
+				n--;
+			} while (n > 0 && ((unsigned char) *s & 0xc0) == 0x80);
+		}
+		s = buf.data;
+		n = buf.len;
+	}
+	mend_escapes(s, n);
+	*len = n;
+	return s;
+}
+
+/* ---------- members ---------- */
+
+bool
+mw_json_is_object(Jsonb *jb)
+{
+	return jb != NULL && JB_ROOT_IS_OBJECT(jb);
+}
+
+bool
+mw_json_is_array(Jsonb *jb)
+{
+	return jb != NULL && JB_ROOT_IS_ARRAY(jb) && !JB_ROOT_IS_SCALAR(jb);
+}
+
+/* mw_json_get finds a member of an object; NULL when there is none or it is null. */
+JsonbValue *
+mw_json_get(Jsonb *jb, const char *key)
+{
+	JsonbValue *v;
+
+	if (!mw_json_is_object(jb))
+		return NULL;
+	v = getKeyJsonValueFromContainer(&jb->root, key, strlen(key), NULL);
+	if (v != NULL && v->type == jbvNull)
+		return NULL;
+	return v;
+}
+
+/* mw_json_get_text finds a string member. */
+char *
+mw_json_get_text(Jsonb *jb, const char *key)
+{
+	JsonbValue *v = mw_json_get(jb, key);
+
+	if (v == NULL || v->type != jbvString)
+		return NULL;
+	return pnstrdup(v->val.string.val, v->val.string.len);
+}
+
+/* mw_json_value_jsonb makes a value that stands alone. */
+Jsonb *
+mw_json_value_jsonb(JsonbValue *v)
+{
+	return v == NULL ? NULL : JsonbValueToJsonb(v);
+}
+
+/* mw_json_get_jsonb finds a member of any type. */
+Jsonb *
+mw_json_get_jsonb(Jsonb *jb, const char *key)
+{
+	return mw_json_value_jsonb(mw_json_get(jb, key));
+}
+
+/* ---------- rebuilding ---------- */
+
+/*
+ * mw_json_map rebuilds a value with each leaf passed through fn.  The place
+ * tells fn where it is: path[0..depth-1] are the keys on the way (NULL for an
+ * element of an array).  Jsonb is never deeper than its own parser's stack
+ * allowed, but this does not recurse, so that is of no account; beyond
+ * MW_JSON_MAX_DEPTH keys are not told any more.
+ */
+Jsonb *
+mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
+{
+	JsonbIterator *it;
+	JsonbParseState *stack = NULL;
+	JsonbValue	v;
+	JsonbValue *result = NULL;
+	JsonbIteratorToken tok;
+	MwJsonPlace place = {0};
+	bool		raw_scalar = false;
+
+	it = JsonbIteratorInit(&jb->root);
+	while ((tok = JsonbIteratorNext(&it, &v, false)) != WJB_DONE)
+	{
+		int			level = Min(place.depth, MW_JSON_MAX_DEPTH);
+		char	   *s;
+		char	   *t;
+		int			len;
+
+		switch (tok)
+		{
+			case WJB_BEGIN_ARRAY:
+			case WJB_BEGIN_OBJECT:
+				if (tok == WJB_BEGIN_ARRAY && v.val.array.rawScalar)
+					raw_scalar = true;
+				if (!raw_scalar)
+				{
+					place.depth++;
+					level = Min(place.depth, MW_JSON_MAX_DEPTH);
+					place.path[level - 1] = NULL;	/* until a key names it */
+				}
+				/* a raw scalar's array must be passed on as it came */
+				result = pushJsonbValue(&stack, tok, tok == WJB_BEGIN_ARRAY ? &v : NULL);
+				break;
+			case WJB_END_ARRAY:
+			case WJB_END_OBJECT:
+				result = pushJsonbValue(&stack, tok, NULL);
+				if (!raw_scalar)
+					place.depth--;
+				break;
+			case WJB_KEY:
+				place.path[level - 1] = pnstrdup(v.val.string.val, v.val.string.len);
+				if (what & MW_JSON_KEYS)
+				{
+					s = place.path[level - 1];
+					place.is_key = true;
+					t = fn(s, v.val.string.len, &len, &place, arg);
+					place.is_key = false;
+					if (t != s)
+					{
+						v.val.string.val = t;
+						v.val.string.len = len;
+					}
+				}
+				result = pushJsonbValue(&stack, tok, &v);
+				break;
+			case WJB_VALUE:
+			case WJB_ELEM:
+				if (v.type == jbvString)
+				{
+					s = pnstrdup(v.val.string.val, v.val.string.len);
+					t = fn(s, v.val.string.len, &len, &place, arg);
+					if (t != s)
+					{
+						v.val.string.val = t;
+						v.val.string.len = len;
+					}
+				}
+				else if (v.type == jbvNumeric && (what & MW_JSON_NUMBERS))
+				{
+					s = DatumGetCString(DirectFunctionCall1(numeric_out,
+															NumericGetDatum(v.val.numeric)));
+					place.is_number = true;
+					t = fn(s, strlen(s), &len, &place, arg);
+					place.is_number = false;
+					if (t != s)
+					{
+						v.type = jbvString;
+						v.val.string.val = t;
+						v.val.string.len = len;
+					}
+				}
+				result = pushJsonbValue(&stack, tok, &v);
+				break;
+			default:
+				elog(ERROR, "unexpected jsonb token %d", (int) tok);
+		}
+	}
+	return JsonbValueToJsonb(result);
+}
+
+typedef struct PlainLeaf
+{
+	MwJsonLeaf	fn;
+	void	   *arg;
+} PlainLeaf;
+
+static char *
+plain_leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
+{
+	PlainLeaf  *p = arg;
+
+	return p->fn(s, len, newlen, p->arg);
+}
+
+/* mw_json_map_strings is mw_json_map for functions that need no place. */
+Jsonb *
+mw_json_map_strings(Jsonb *jb, bool keys, MwJsonLeaf fn, void *arg)
+{
+	PlainLeaf	p = {fn, arg};
+
+	return mw_json_map(jb, keys ? MW_JSON_KEYS : 0, plain_leaf, &p);
+}
+
+/* ---------- messages ---------- */
+
+/* Append the text of one part: a bare string, or an object with a string "text". */
+static void
+part_text(StringInfo buf, JsonbValue *part)
+{
+	JsonbValue *text = NULL;
+
+	if (part->type == jbvString)
+		text = part;
+	else if (part->type == jbvBinary && JsonContainerIsObject(part->val.binary.data))
+		text = getKeyJsonValueFromContainer(part->val.binary.data, "text", 4, NULL);
+	if (text == NULL || text->type != jbvString)
+		return;
+	if (buf->len > 0)
+		appendStringInfoChar(buf, '\n');
+	appendBinaryStringInfo(buf, text->val.string.val, text->val.string.len);
+}
+
+/* mw_json_content_text joins what of a content is text; NULL when nothing is. */
+char *
+mw_json_content_text(JsonbValue *content)
+{
+	StringInfoData buf;
+
+	if (content == NULL)
+		return NULL;
+	if (content->type == jbvString)
+		return pnstrdup(content->val.string.val, content->val.string.len);
+	if (content->type != jbvBinary)
+		return NULL;
+	initStringInfo(&buf);
+	if (JsonContainerIsArray(content->val.binary.data))
+	{
+		uint32		n = JsonContainerSize(content->val.binary.data);
+		uint32		i;
+
+		for (i = 0; i < n; i++)
+		{
+			JsonbValue *part = getIthJsonbValueFromContainer(content->val.binary.data, i);
+
+			if (part != NULL)
+				part_text(&buf, part);
+		}
+	}
+	else
+		part_text(&buf, content);
+	return buf.data;
+}
+
+/* mw_json_check_keys refuses members that nobody knows. */
+void
+mw_json_check_keys(Jsonb *jb, const char *what, const char *const *allowed)
+{
+	JsonbIterator *it;
+	JsonbValue	v;
+	JsonbIteratorToken tok;
+
+	if (jb == NULL)
+		return;
+	if (!mw_json_is_object(jb))
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("%s must be a JSON object", what)));
+	it = JsonbIteratorInit(&jb->root);
+	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		const char *const *a;
+		StringInfoData list;
+
+		if (tok != WJB_KEY)
+			continue;
+		for (a = allowed; *a != NULL; a++)
+			if (strlen(*a) == (size_t) v.val.string.len &&
+				memcmp(*a, v.val.string.val, v.val.string.len) == 0)
+				break;
+		if (*a != NULL)
+			continue;
+		initStringInfo(&list);
+		for (a = allowed; *a != NULL; a++)
+			appendStringInfo(&list, "%s%s", list.len ? ", " : "", *a);
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("unknown member \"%s\" in %s",
+						pnstrdup(v.val.string.val, pg_mbcliplen(v.val.string.val, v.val.string.len, NAMEDATALEN)),
+						what),
+				 list.len ? errhint("Known are %s.", list.data) : 0));
+	}
+}

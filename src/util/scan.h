@@ -1,0 +1,125 @@
+/*
+ * scan.h - sixty-four bytes at a time: which of them lie in a range.
+ *
+ * The text stages look at every byte of a prompt once and at few of them twice.
+ * The first look is a bit mask a block: with SSE2 (every x86-64) four compares,
+ * elsewhere a plain loop with the same result.
+ */
+#ifndef MW_SCAN_H
+#define MW_SCAN_H
+
+#include "postgres.h"
+#include "port/pg_bitutils.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define MW_BLOCK 64
+
+typedef struct MwBlock
+{
+#ifdef __SSE2__
+	__m128i		v[4];
+#else
+	uint8		b[MW_BLOCK];
+#endif
+} MwBlock;
+
+/* Load up to 64 bytes; what is beyond n reads as NUL. */
+static inline void
+mw_block_load(MwBlock *blk, const char *p, int n)
+{
+#ifdef __SSE2__
+	char		tail[MW_BLOCK];
+
+	if (unlikely(n < MW_BLOCK))
+	{
+		memset(tail, 0, sizeof(tail));
+		memcpy(tail, p, n);
+		p = tail;
+	}
+	blk->v[0] = _mm_loadu_si128((const __m128i *) p);
+	blk->v[1] = _mm_loadu_si128((const __m128i *) (p + 16));
+	blk->v[2] = _mm_loadu_si128((const __m128i *) (p + 32));
+	blk->v[3] = _mm_loadu_si128((const __m128i *) (p + 48));
+#else
+	if (n < MW_BLOCK)
+		memset(blk->b, 0, MW_BLOCK);
+	memcpy(blk->b, p, Min(n, MW_BLOCK));
+#endif
+}
+
+#ifdef __SSE2__
+#define MW_BLOCK_MASK(expr) \
+	do { \
+		int			k_; \
+		uint64		m_ = 0; \
+		for (k_ = 0; k_ < 4; k_++) \
+		{ \
+			__m128i		x = blk->v[k_]; \
+			m_ |= (uint64) (uint32) _mm_movemask_epi8(expr) << (16 * k_); \
+		} \
+		return m_; \
+	} while (0)
+#endif
+
+/* Bit i is set where byte i lies in lo..hi. */
+static inline uint64
+mw_block_range(const MwBlock *blk, uint8 lo, uint8 hi)
+{
+#ifdef __SSE2__
+	__m128i		l = _mm_set1_epi8((char) lo);
+	__m128i		w = _mm_set1_epi8((char) (hi - lo));
+
+	MW_BLOCK_MASK(_mm_cmpeq_epi8(_mm_min_epu8(_mm_sub_epi8(x, l), w), _mm_sub_epi8(x, l)));
+#else
+	uint64		m = 0;
+	int			i;
+
+	for (i = 0; i < MW_BLOCK; i++)
+		m |= (uint64) ((uint8) (blk->b[i] - lo) <= (uint8) (hi - lo)) << i;
+	return m;
+#endif
+}
+
+/* Bit i is set where byte i is an ASCII letter. */
+static inline uint64
+mw_block_letters(const MwBlock *blk)
+{
+#ifdef __SSE2__
+	__m128i		bit = _mm_set1_epi8(0x20);
+	__m128i		l = _mm_set1_epi8('a');
+	__m128i		w = _mm_set1_epi8('z' - 'a');
+
+	MW_BLOCK_MASK(_mm_cmpeq_epi8(_mm_min_epu8(_mm_sub_epi8(_mm_or_si128(x, bit), l), w),
+								 _mm_sub_epi8(_mm_or_si128(x, bit), l)));
+#else
+	uint64		m = 0;
+	int			i;
+
+	for (i = 0; i < MW_BLOCK; i++)
+		m |= (uint64) ((uint8) ((blk->b[i] | 0x20) - 'a') <= 'z' - 'a') << i;
+	return m;
+#endif
+}
+
+/* Bit i is set where byte i belongs to a character that is not ASCII. */
+static inline uint64
+mw_block_high(const MwBlock *blk)
+{
+#ifdef __SSE2__
+	MW_BLOCK_MASK(x);
+#else
+	return mw_block_range(blk, 0x80, 0xff);
+#endif
+}
+
+/* The bits of a block that n bytes fill. */
+static inline uint64
+mw_block_valid(int n)
+{
+	return n >= MW_BLOCK ? ~UINT64CONST(0) : (UINT64CONST(1) << n) - 1;
+}
+
+#endif							/* MW_SCAN_H */
