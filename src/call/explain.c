@@ -7,8 +7,8 @@
  * standby.  The stages that would not be reached are not shown.
  *
  * mw_cache_key runs the first two stages for real, since the key is that of the
- * messages as they come out of them, and then asks the cache stage's own
- * function.
+ * messages as they come out of them, and then asks the stages' own
+ * functions.
  */
 #include "mw.h"
 
@@ -98,7 +98,7 @@ mw_cache_key(PG_FUNCTION_ARGS)
 	MwInvokeArgs args = {0};
 	MwCall	   *call;
 	MemoryContext old;
-	MwKey		key;
+	char	   *key;
 	Size		bytes = 0;
 
 	mw_loghide_statement();
@@ -118,9 +118,11 @@ mw_cache_key(PG_FUNCTION_ARGS)
 	call = mw_call_make(&args, MW_USE_KEY);
 	old = MemoryContextSwitchTo(call->cxt);
 	mw_pipeline_judge(call);
-	key = mw_cache_key_of(call);
+	mw_call_encode(call);
+	mw_cache_name(call);
 	MemoryContextSwitchTo(old);
+	key = mw_key_hex(&call->cache_key);
 	MemoryContextDelete(call->cxt);
 
-	PG_RETURN_TEXT_P(cstring_to_text(mw_key_hex(&key)));
+	PG_RETURN_TEXT_P(cstring_to_text(key));
 }

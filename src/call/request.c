@@ -16,6 +16,7 @@
 #include "access/detoast.h"
 #include "access/xact.h"
 #include "common/pg_prng.h"
+#include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -318,6 +319,31 @@ find_server(MwCall *call)
 	}
 }
 
+/*
+ * The adapter for a key alone.  A server that exists says how it wants its
+ * requests, which is part of what is hashed; without one the format that nearly
+ * all speak stands in.
+ */
+static void
+find_adapter(MwCall *call)
+{
+	const char *colon = call->model != NULL ? strchr(call->model, ':') : NULL;
+
+	if (colon != NULL &&
+		OidIsValid(get_foreign_server_oid(pnstrdup(call->model, colon - call->model), true)))
+	{
+		call->server = mw_server_for_model(call->model, &call->model_name);
+		call->provider = mw_provider_find(call->server->api);
+	}
+	else if (colon != NULL)
+		call->model_name = colon + 1;
+	else
+		call->model_name = call->model != NULL ? call->model : "";
+
+	if (call->provider == NULL)
+		call->provider = mw_provider_find("openai");
+}
+
 /* ---------- the call ---------- */
 
 MwCall *
@@ -336,9 +362,10 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 		PreventCommandIfParallelMode("mw_invoke()");
 	}
 
+	if (!key_only || args->tenant != NULL)
+		check_tenant(args->tenant);
 	if (!key_only)
 	{
-		check_tenant(args->tenant);
 		check_session(args->session);
 		if (args->request_id != NULL)
 			check_request_id(args->request_id);
@@ -367,7 +394,9 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 				 errhint("Leave the argument agent out.")));
 
 	call->model = choose_model(call, args->model, &settings);
-	if (!key_only)
+	if (key_only)
+		find_adapter(call);
+	else
 		find_server(call);
 	mw_options_read(call, args->options, settings);
 	call->tools = mw_tools_read(args->tools);

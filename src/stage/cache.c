@@ -69,8 +69,8 @@ nfc(char *s, int len, int *newlen)
 	return (char *) out;
 }
 
-void
-mw_cache_name(MwCall *call)
+static void
+name_call(MwCall *call)
 {
 	MwHash		h;
 	int			len;
@@ -89,6 +89,15 @@ mw_cache_name(MwCall *call)
 		mw_hash_part(&h, body, len);
 	}
 	call->cache_key = mw_hash_end(&h);
+}
+
+MwKey
+mw_cache_key_of(MwCall *call)
+{
+	if (call->body == NULL)
+		mw_call_encode(call);
+	name_call(call);
+	return call->cache_key;
 }
 
 /*
@@ -143,7 +152,7 @@ mw_cache_run(MwCall *call)
 	call->cache_ttl = call->policy->cache_ttl;
 	if (enabled(call))
 	{
-		mw_cache_name(call);
+		(void) mw_cache_key_of(call);
 		call->cache = MW_CACHE_MISS;
 	}
 	if (reads && look_up(call))
@@ -178,7 +187,7 @@ mw_cache_explain(MwCall *call, MwExplain *out)
 	initStringInfo(&json);
 	if (enabled(call))
 	{
-		mw_cache_name(call);
+		(void) mw_cache_key_of(call);
 		out->verdict = strcmp(call->cache_mode, "refresh") != 0 && look_up(call) ? "hit" : "miss";
 		out->stop = call->cache == MW_CACHE_HIT;
 		appendStringInfo(&json, "{\"key\": \"%s\", \"ttl\": %d, \"epoch\": " INT64_FORMAT "}",

@@ -23,7 +23,7 @@ extern void mw_model_explain(MwCall *call, MwExplain *out);
 extern void mw_call_encode(MwCall *call);
 extern void mw_budget_refuse_miss(MwCall *call);	/* only hits are left: MW301 */
 
-/* cache.c: from call_key, the versions of the tenant's rules and its cache */
-extern void mw_cache_name(MwCall *call);
+/* cache.c: the key of call_key and the versions of the tenant's rules and cache; also left in call->cache_key */
+extern MwKey mw_cache_key_of(MwCall *call);
 
 #endif

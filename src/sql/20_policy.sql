@@ -1,0 +1,189 @@
+-- Rights, policies, servers and their administration.
+
+-- ---------- rights ----------
+
+CREATE FUNCTION mw.may_act(tenant text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'mw_may_act_sql'
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 1;
+COMMENT ON FUNCTION mw.may_act(text) IS
+'May the current role act for this tenant?  True when the tenant exists and was granted (mw_grant_tenant) to a role whose privileges the current one has, or ''*'' was.
+While a call of mw runs it holds for the call''s tenant alone; the setting mw.tenant, where set, narrows it to that one.  NULL for NULL.  Raises nothing.';
+
+CREATE FUNCTION mw.invalidate()
+RETURNS trigger
+AS 'MODULE_PATHNAME', 'mw_invalidate'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION mw.invalidate() IS
+'Statement trigger: tells every process, at commit, that its copies of this table are old.  Raises 39P01 when called otherwise.';
+
+-- ALWAYS: a change that replication or a restore applies is a change
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.secret FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.tenant FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.tenant_grant FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.budget FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.model FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.recognizer FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.guard FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.purge FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+ALTER TABLE mw.secret ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.tenant ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.tenant_grant ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.budget ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.model ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.recognizer ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.guard ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.purge ENABLE ALWAYS TRIGGER invalidate;
+
+-- ---------- servers ----------
+
+CREATE FUNCTION mw.fdw_validator(options text[], catalog oid)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_fdw_validator'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL SAFE;
+COMMENT ON FUNCTION mw.fdw_validator(text[], oid) IS
+'Checks the options of CREATE SERVER and CREATE USER MAPPING for mw.  Raises MW001 for an unknown or wrong one (the hint lists the known ones) and 42501 for those that are for superusers.';
+
+CREATE FOREIGN DATA WRAPPER mw VALIDATOR mw.fdw_validator;
+COMMENT ON FOREIGN DATA WRAPPER mw IS 'model servers: CREATE SERVER … FOREIGN DATA WRAPPER mw OPTIONS (api …, base_url …)';
+
+-- ---------- tenants and grants ----------
+
+CREATE FUNCTION @extschema@.mw_create_tenant(tenant text, settings jsonb DEFAULT '{}')
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_create_tenant'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_create_tenant(text, jsonb) IS
+'Creates a tenant.  settings: model (server:model), redact, guardrail (booleans), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}).
+Raises 42710 where it exists, MW001 for a name or setting that is not allowed.';
+
+CREATE FUNCTION @extschema@.mw_alter_tenant(tenant text, settings jsonb)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_alter_tenant'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_alter_tenant(text, jsonb) IS
+'Merges settings into those of a tenant; null removes a key, objects merge key by key.  Raises MW001 for an unknown tenant or a setting that is not allowed.';
+
+CREATE FUNCTION @extschema@.mw_drop_tenant(tenant text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_drop_tenant'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_drop_tenant(text) IS
+'Erases every row of a tenant.  Its cached answers are dead at once; the rows that the gateway writes go soon after the commit.  Raises MW001 for an unknown tenant.';
+
+CREATE FUNCTION @extschema@.mw_grant_tenant(tenant text, grantee regrole)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_grant_tenant'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_grant_tenant(text, regrole) IS
+'Lets a role, and the roles that inherit from it, act for a tenant; ''*'' is every tenant.  Raises MW001 for an unknown tenant, 42704 for an unknown role.';
+
+CREATE FUNCTION @extschema@.mw_revoke_tenant(tenant text, grantee regrole)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_revoke_tenant'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_revoke_tenant(text, regrole) IS
+'Takes a grant back; warns (01006) where there was none.  Raises MW001 for NULL.';
+
+-- ---------- budgets and purges ----------
+
+CREATE FUNCTION @extschema@.mw_set_budget(
+	tenant text, unit text, amount numeric,
+	session text DEFAULT NULL, per text DEFAULT 'forever', soft numeric DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_set_budget'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_set_budget(text, text, numeric, text, text, numeric) IS
+'Limits a tenant (session NULL), each session of it (''*'') or one session.  unit: requests or tokens; per: forever; amount: a whole number, ''Infinity'' for no limit, NULL to go back to the default (50000 tokens a session).
+Raises MW001 for an unknown tenant or anything else.';
+
+CREATE FUNCTION @extschema@.mw_purge_cache(
+	tenant text, model text DEFAULT NULL, agent text DEFAULT NULL, age interval DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_purge_cache'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_purge_cache(text, text, text, interval) IS
+'No cached answer of the tenant (''*'': of any) is given again, those that calls in flight would still store included.  model, agent and age are refused so far.  Raises MW001.';
+
+-- ---------- models, recognisers, guards ----------
+
+CREATE FUNCTION @extschema@.mw_set_model(model text, settings jsonb)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_set_model'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_set_model(text, jsonb) IS
+'Enters a model (server:model) in the catalogue, or replaces its settings: max_input_tokens, max_output_tokens.  Raises MW001.';
+
+CREATE FUNCTION @extschema@.mw_alter_model(model text, settings jsonb)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_alter_model'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_alter_model(text, jsonb) IS
+'Merges settings into those of a model; null removes a key.  Raises MW001, also for an unknown model.';
+
+CREATE FUNCTION @extschema@.mw_drop_model(model text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_drop_model'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_drop_model(text) IS
+'Takes a model out of the catalogue.  Raises MW001 for an unknown one.';
+
+CREATE FUNCTION @extschema@.mw_create_recognizer(pii_type text, pattern text, options jsonb DEFAULT '{}', tenant text DEFAULT '*')
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_create_recognizer'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_create_recognizer(text, text, jsonb, text) IS
+'Adds a type of personal data (in capitals) that a PCRE2 pattern finds.  options: strategy (mask, placeholder, hash, redact, block), validator, context (a pattern or a list of words), priority.  A tenant''s own replaces that of ''*''.
+Raises 42710 where it exists, MW001 otherwise.';
+
+CREATE FUNCTION @extschema@.mw_alter_recognizer(pii_type text, options jsonb, tenant text DEFAULT '*')
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_alter_recognizer'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_alter_recognizer(text, jsonb, text) IS
+'Merges options (also pattern) into those of a recognizer; null goes back to the default.  What is built in stays beside it and is back when the changed one is dropped.  Raises MW001.';
+
+CREATE FUNCTION @extschema@.mw_drop_recognizer(pii_type text, tenant text DEFAULT '*')
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_drop_recognizer'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_drop_recognizer(text, text) IS
+'Drops a recognizer, or the changes of a built-in one.  Raises MW001 for an unknown or a built-in one.';
+
+CREATE FUNCTION @extschema@.mw_create_guard(guard text, pattern text, options jsonb DEFAULT '{}', tenant text DEFAULT '*')
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_create_guard'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_create_guard(text, text, jsonb, text) IS
+'Adds a guard: a PCRE2 pattern on the normalised text.  options: category, weight (a text is blocked at a sum of 1), mode (off, log, block).  A tenant''s own of a name wins.
+Raises 42710 where it exists, MW001 otherwise.';
+
+CREATE FUNCTION @extschema@.mw_alter_guard(guard text, options jsonb, tenant text DEFAULT '*')
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_alter_guard'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_alter_guard(text, jsonb, text) IS
+'Merges options (also pattern) into those of a guard; null goes back to the default.  Raises MW001.';
+
+CREATE FUNCTION @extschema@.mw_drop_guard(guard text, tenant text DEFAULT '*')
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_drop_guard'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_drop_guard(text, text) IS
+'Drops a guard, or the changes of a built-in one.  Raises MW001 for an unknown or a built-in one.';
+
+-- ---------- the rest ----------
+
+CREATE FUNCTION @extschema@.mw_channel(tenant text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_channel'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_channel(text) IS
+'The channel to LISTEN on for a tenant: a keyed hash that nobody guesses.  Raises MW101 where the role may not act for the tenant, MW001 for NULL.';
+
+CREATE FUNCTION @extschema@.mw_doctor(OUT name text, OUT status text, OUT detail text, OUT hint text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'mw_doctor'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE ROWS 20;
+COMMENT ON FUNCTION @extschema@.mw_doctor() IS
+'What is wrong with this installation and how to mend it: a row a check, status ok, warning or error.  For administrators: it looks at servers, roles and settings as the owner, but shows no key and no text of a caller.';

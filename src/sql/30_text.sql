@@ -1,0 +1,68 @@
+-- The pure pieces: text in, text out, no gateway.  And the built-in rows, which come from the
+-- library so that table and postmaster have one source.
+
+CREATE FUNCTION @extschema@.mw_redact(input text, tenant text DEFAULT NULL, options jsonb DEFAULT '{}')
+RETURNS jsonb
+AS 'MODULE_PATHNAME', 'mw_redact'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.mw_redact(text, text, jsonb) IS
+'input with personal data replaced: {"text", "map": {placeholder: value}, "spans": [{"start", "end", "type", "placeholder"}]}, offsets in characters of input. '
+'tenant: whose rules (NULL: the common ones). options: "types" (only these), "strategies" {type: mask, placeholder, hash, redact or block} (with a tenant the stricter one holds). '
+'Raises MW001 (unknown option, type or strategy), MW101 (not your tenant), MW201 (a type whose strategy is block). NULL for NULL input.';
+
+CREATE FUNCTION @extschema@.mw_restore(input text, map jsonb)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_restore'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION @extschema@.mw_restore(text, jsonb) IS
+'input with the placeholders of map (as mw_redact returned it) replaced by their values; other placeholders stay. Raises MW001 where map is no such object.';
+
+CREATE FUNCTION @extschema@.mw_guard(input text, tenant text DEFAULT NULL, options jsonb DEFAULT '{}')
+RETURNS jsonb
+AS 'MODULE_PATHNAME', 'mw_guard'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.mw_guard(text, text, jsonb) IS
+'judges input as the guardrail would: {"verdict": pass, log or block, "score", "hits": [{"guard", "category", "start", "end"}], "wrapped": the text as data for a prompt}, offsets in characters of input. '
+'tenant: whose guards (NULL: the common ones). options: none yet. Never raises for what the text says; MW001 (unknown option), MW101 (not your tenant). NULL for NULL input.';
+
+CREATE FUNCTION @extschema@.mw_count_tokens(input text, model text DEFAULT NULL)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'mw_count_tokens'
+LANGUAGE C IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE;
+COMMENT ON FUNCTION @extschema@.mw_count_tokens(text, text) IS
+'an upper-bound estimate of the tokens of input, the same for every model so far; what the budget stage reserves by. NULL for NULL input.';
+
+CREATE FUNCTION @extschema@.mw_text(message jsonb)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_text'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION @extschema@.mw_text(jsonb) IS
+'the text of a message, of a content or of a list of parts; text parts are joined by line breaks. NULL where there is no text.';
+
+CREATE FUNCTION @extschema@.mw_seed_cache_key(prompt text, tools jsonb, tenant text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_seed_cache_key'
+LANGUAGE C IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE;
+COMMENT ON FUNCTION @extschema@.mw_seed_cache_key(text, jsonb, text) IS
+'BLAKE2b-16 over prompt, 0x1f, tools as Python''s json.dumps(…, sort_keys=True) writes them (nothing for NULL or an empty list), 0x1f, tenant: 32 hex digits. NULL where prompt or tenant is NULL.';
+
+CREATE FUNCTION mw.builtin_recognizers(OUT pii_type text, OUT id integer, OUT pattern text, OUT validator text,
+	OUT context text, OUT priority integer, OUT strategy text, OUT prefilter text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'mw_builtin_recognizer_rows'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION mw.builtin_recognizers() IS 'the recognizers that come with the library';
+
+CREATE FUNCTION mw.builtin_guards(OUT guard text, OUT pattern text, OUT category text, OUT weight double precision, OUT mode text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'mw_builtin_guard_rows'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION mw.builtin_guards() IS 'the guards that come with the library';
+
+INSERT INTO mw.recognizer (tenant, pii_type, id, pattern, validator, context, priority, strategy, prefilter, builtin)
+SELECT '*', r.pii_type, r.id, r.pattern, r.validator, r.context, r.priority, r.strategy, r.prefilter, true
+FROM mw.builtin_recognizers() AS r;
+
+INSERT INTO mw.guard (tenant, guard, pattern, category, weight, mode, builtin)
+SELECT '*', g.guard, g.pattern, g.category, g.weight, g.mode, true
+FROM mw.builtin_guards() AS g;

@@ -1,0 +1,118 @@
+-- Who can do what.  Nothing is granted anywhere else in this script.
+
+-- ---------- rows: every table with a tenant shows those that may_act allows, to everybody ----------
+
+-- what belongs to one tenant
+DO $$
+DECLARE
+	t text;
+BEGIN
+	FOREACH t IN ARRAY ARRAY[
+		'tenant', 'tenant_grant', 'budget', 'purge', 'result',
+		'attempt', 'spent', 'answer', 'cache',
+		'fake_attempt', 'fake_spent', 'fake_answer', 'fake_cache', 'fake_claim']
+	LOOP
+		EXECUTE pg_catalog.format('ALTER TABLE mw.%I ENABLE ROW LEVEL SECURITY', t);
+		EXECUTE pg_catalog.format('ALTER TABLE mw.%I FORCE ROW LEVEL SECURITY', t);
+		EXECUTE pg_catalog.format('CREATE POLICY may_act ON mw.%I USING (mw.may_act(tenant)) WITH CHECK (mw.may_act(tenant))', t);
+	END LOOP;
+END
+$$;
+
+-- catalogues, where '*' is everybody's to read
+DO $$
+DECLARE
+	t text;
+BEGIN
+	FOREACH t IN ARRAY ARRAY['model', 'recognizer', 'guard']
+	LOOP
+		EXECUTE pg_catalog.format('ALTER TABLE mw.%I ENABLE ROW LEVEL SECURITY', t);
+		EXECUTE pg_catalog.format('ALTER TABLE mw.%I FORCE ROW LEVEL SECURITY', t);
+		EXECUTE pg_catalog.format('CREATE POLICY may_act ON mw.%I USING (tenant OPERATOR(pg_catalog.=) ''*'' OR mw.may_act(tenant)) WITH CHECK (mw.may_act(tenant))', t);
+	END LOOP;
+END
+$$;
+
+-- ---------- statistics: EXPLAIN must not tell another tenant's names or texts ----------
+
+DO $$
+DECLARE
+	c record;
+BEGIN
+	-- all columns of these tables but numbers, booleans and times: a caller's text may be in any of them
+	FOR c IN
+		SELECT a.attrelid::regclass AS rel, a.attname
+		FROM pg_catalog.pg_attribute AS a
+		JOIN pg_catalog.pg_class AS r ON r.oid = a.attrelid
+		WHERE r.relnamespace = 'mw'::regnamespace AND r.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+			AND a.atttypid IN ('text'::regtype, 'jsonb'::regtype, 'bytea'::regtype, 'uuid'::regtype)
+	LOOP
+		EXECUTE pg_catalog.format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0', c.rel, c.attname);
+	END LOOP;
+END
+$$;
+
+-- ---------- tables and views: read only, and only through the policies above ----------
+
+GRANT USAGE ON SCHEMA mw TO PUBLIC;
+
+-- mw.secret is not here: nobody has a right on it
+GRANT SELECT ON
+	mw.tenant, mw.tenant_grant, mw.budget, mw.model, mw.recognizer, mw.guard, mw.purge, mw.result,
+	mw.attempt, mw.spent, mw.answer, mw.cache,
+	mw.fake_attempt, mw.fake_spent, mw.fake_answer, mw.fake_cache, mw.fake_claim,
+	mw.ledger, mw.usage, mw.budget_status, mw.queue, mw.cache_entries
+TO PUBLIC;
+
+-- ---------- functions: none but those listed ----------
+
+DO $$
+DECLARE
+	f regprocedure;
+BEGIN
+	-- PostgreSQL grants every new function to PUBLIC; take that back from all that this script made
+	FOR f IN
+		SELECT d.objid::regprocedure
+		FROM pg_catalog.pg_depend AS d
+		JOIN pg_catalog.pg_extension AS e ON e.oid = d.refobjid
+		WHERE d.classid = 'pg_catalog.pg_proc'::regclass AND d.refclassid = 'pg_catalog.pg_extension'::regclass
+			AND d.deptype = 'e' AND e.extname = 'mw'
+	LOOP
+		EXECUTE pg_catalog.format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
+	END LOOP;
+END
+$$;
+
+-- callers: what a role can do with them depends on the tenants that it was granted
+GRANT EXECUTE ON FUNCTION
+	@extschema@.mw_invoke,
+	@extschema@.mw_ask,
+	@extschema@.mw_explain,
+	@extschema@.mw_channel
+TO PUBLIC;
+
+-- pure pieces: nothing but their arguments, or a tenant that they check
+GRANT EXECUTE ON FUNCTION
+	@extschema@.mw_redact,
+	@extschema@.mw_restore,
+	@extschema@.mw_guard,
+	@extschema@.mw_cache_key,
+	@extschema@.mw_seed_cache_key,
+	@extschema@.mw_count_tokens,
+	@extschema@.mw_check_order,
+	@extschema@.mw_text
+TO PUBLIC;
+
+-- the test double: for whoever has USAGE on a fake server
+GRANT EXECUTE ON FUNCTION
+	@extschema@.mw_fake,
+	@extschema@.mw_fake_requests
+TO PUBLIC;
+
+-- what policies and views call on behalf of whoever reads
+GRANT EXECUTE ON FUNCTION
+	mw.may_act,
+	mw.queue_rows
+TO PUBLIC;
+
+-- Everything else is administration: GRANT EXECUTE on a function makes an administrator.
