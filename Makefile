@@ -67,7 +67,7 @@ C_HEADERS = $(sort $(wildcard src/*.h src/*/*.h))
 DATA_built = mw--$(EXTVERSION).sql
 SQL_PARTS  = $(sort $(wildcard src/sql/[0-9][0-9]_*.sql))
 
-PG_CPPFLAGS = -Isrc $(if $(FAULTS),-DMW_FAULT_POINTS) $(shell pkg-config --cflags libcurl libpcre2-8 libsodium)
+PG_CPPFLAGS = -Isrc -DMW_VERSION='"$(EXTVERSION)"' $(if $(FAULTS),-DMW_FAULT_POINTS) $(shell pkg-config --cflags libcurl libpcre2-8 libsodium)
 PG_CFLAGS   = -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers $(EXTRA_CFLAGS)
 SHLIB_LINK  = $(shell pkg-config --libs libcurl libpcre2-8 libsodium)
 EXTRA_CLEAN = mw--$(EXTVERSION).sql build.flags results regression.diffs regression.out
@@ -95,6 +95,16 @@ build.flags: FORCE
 	@echo '$(CC) $(CPPFLAGS) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS)' > $@
 
 .PHONY: FORCE
+
+# Programs that test a module without a server (test/run c); each links what it is about.
+TEST_C = $(patsubst %.c,%,$(sort $(wildcard test/c/*_test.c)))
+EXTRA_CLEAN += $(TEST_C)
+test/c/http_test: $(patsubst %.c,%.o,$(sort $(wildcard src/gateway/http*.c) src/gateway/address.c))
+test/c/%_test: test/c/%_test.c $(C_HEADERS) build.flags
+	$(CC) $(CPPFLAGS) $(CFLAGS) $< $(filter %.o,$^) -o $@ -L$(pkglibdir) -L$(libdir) $(SHLIB_LINK) -lpgcommon -lpgport -lpthread -lm
+
+.PHONY: test-c
+test-c: $(TEST_C)
 
 # A plain CREATE fails where somebody has planted an object of that name; these two forms would adopt it.
 mw--$(EXTVERSION).sql: $(SQL_PARTS) mw.control

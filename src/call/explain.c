@@ -98,7 +98,7 @@ mw_cache_key(PG_FUNCTION_ARGS)
 	MwInvokeArgs args = {0};
 	MwCall	   *call;
 	MemoryContext old;
-	char	   *key;
+	MwKey		key;
 	Size		bytes = 0;
 
 	mw_loghide_statement();
@@ -119,10 +119,9 @@ mw_cache_key(PG_FUNCTION_ARGS)
 	old = MemoryContextSwitchTo(call->cxt);
 	mw_pipeline_judge(call);
 	mw_call_encode(call);
-	mw_cache_name(call);
+	key = mw_cache_key_of(call);
 	MemoryContextSwitchTo(old);
-	key = mw_key_hex(&call->cache_key);
 	MemoryContextDelete(call->cxt);
 
-	PG_RETURN_TEXT_P(cstring_to_text(key));
+	PG_RETURN_TEXT_P(cstring_to_text(mw_key_hex(&key)));
 }

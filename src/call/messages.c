@@ -168,6 +168,13 @@ check_parts(int n, JsonbValue *content)
 		bad_message(n, "Its content is an empty array.");
 }
 
+/* Whether a member says anything: absent, null, [] and {} do not */
+static bool
+has_items(const JsonbValue *v)
+{
+	return v != NULL && !(v->type == jbvBinary && JsonContainerSize(v->val.binary.data) == 0);
+}
+
 /* One tool call in either spelling.  Arguments that are no JSON object make it an invalid one. */
 static void
 read_tool_call(int n, JsonbValue *item, Asked *asked, JsonbValue *args, char **raw)
@@ -322,8 +329,7 @@ check_foreign(int n, Jsonb *json)
 	{
 		JsonbValue *v = mw_json_get(json, foreign[i]);
 
-		if (v != NULL &&
-			!(v->type == jbvBinary && JsonContainerSize(v->val.binary.data) == 0))
+		if (has_items(v))
 			bad_message(n, "mw cannot send its \"%s\" on.", foreign[i]);
 	}
 }
@@ -373,7 +379,7 @@ read_message(int n, JsonbValue *item, Read *out)
 	push_text(&state, "role", out->msg.role, strlen(out->msg.role));
 	if (is_assistant)
 		read_tool_calls(n, json, &state, out);
-	else if (mw_json_get(json, "tool_calls") != NULL || mw_json_get(json, "invalid_tool_calls") != NULL)
+	else if (has_items(mw_json_get(json, "tool_calls")) || has_items(mw_json_get(json, "invalid_tool_calls")))
 		bad_message(n, "It has tool calls and is not an assistant's.");
 
 	if (content == NULL && out->nasked == 0)

@@ -187,7 +187,6 @@ push_tool_calls(JsonbParseState **state, const char *name, const MwAnswer *answe
 			continue;
 		pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
 		push_string(state, "id", tool->id != NULL ? tool->id : "");
-		push_string(state, "name", tool->name != NULL ? tool->name : "");
 		if (invalid)
 			push_string(state, "args", tool->raw_args != NULL ? tool->raw_args : "");
 		else
@@ -200,6 +199,7 @@ push_tool_calls(JsonbParseState **state, const char *name, const MwAnswer *answe
 			push_key(state, "args");
 			pushJsonbValue(state, WJB_VALUE, &args);
 		}
+		push_string(state, "name", tool->name != NULL ? tool->name : "");
 		pushJsonbValue(state, WJB_END_OBJECT, NULL);
 	}
 	pushJsonbValue(state, WJB_END_ARRAY, NULL);
@@ -253,9 +253,16 @@ cache_word(MwCacheStatus cache)
 	return "off";
 }
 
+/*
+ * Keys are pushed in jsonb's own order, shorter ones first: sorting them was a
+ * third of the time of a cache hit.
+ */
 Jsonb *
 mw_result_make(MwCall *call)
 {
+	static const MwStageId timed[] = {
+		MW_STAGE_CACHE, MW_STAGE_MODEL, MW_STAGE_RETRY, MW_STAGE_BUDGET, MW_STAGE_REDACT, MW_STAGE_GUARDRAIL
+	};
 	const MwAnswer *answer = call->answer;
 	JsonbParseState *state = NULL;
 	const char *text = answer->text != NULL ? answer->text : "";
@@ -270,8 +277,30 @@ mw_result_make(MwCall *call)
 	}
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_string(&state, "status", answer->ntool_calls > 0 ? "tool_calls" : "completed");
+	push_null(&state, "cost");
+	push_string(&state, "cache", cache_word(call->cache));
+	push_string(&state, "model", call->model);
+
+	/* of this run: an answer out of the cache cost no tokens */
+	push_key(&state, "usage");
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	push_int(&state, "input_tokens", paid ? answer->usage.input_tokens : 0);
+	push_int(&state, "total_tokens", paid ? answer->usage.input_tokens + answer->usage.output_tokens : 0);
+	push_int(&state, "output_tokens", paid ? answer->usage.output_tokens : 0);
+	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+
 	push_text(&state, "output", text, len);
+	push_string(&state, "run_id",
+				DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&call->run_id))));
+	push_string(&state, "status", answer->ntool_calls > 0 ? "tool_calls" : "completed");
+	push_notices(&state, call);
+
+	push_key(&state, "timings");
+	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	StaticAssertStmt(lengthof(timed) == MW_NSTAGES, "every stage is timed");
+	for (int i = 0; i < lengthof(timed); i++)
+		push_int(&state, mw_stages[timed[i]].name, call->stage_us[timed[i]]);
+	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
 
 	push_key(&state, "messages");
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
@@ -285,30 +314,9 @@ mw_result_make(MwCall *call)
 	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
 	pushJsonbValue(&state, WJB_END_ARRAY, NULL);
 
+	push_string(&state, "request_id", call->request_id);
 	if (answer->ntool_calls > 0)
 		push_tool_calls(&state, "tool_calls", answer, false);
-
-	/* of this run: an answer out of the cache cost no tokens */
-	push_key(&state, "usage");
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_int(&state, "input_tokens", paid ? answer->usage.input_tokens : 0);
-	push_int(&state, "output_tokens", paid ? answer->usage.output_tokens : 0);
-	push_int(&state, "total_tokens", paid ? answer->usage.input_tokens + answer->usage.output_tokens : 0);
-	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-
-	push_null(&state, "cost");
-	push_string(&state, "cache", cache_word(call->cache));
-	push_string(&state, "request_id", call->request_id);
-	push_string(&state, "run_id",
-				DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&call->run_id))));
-	push_string(&state, "model", call->model);
-	push_notices(&state, call);
-
-	push_key(&state, "timings");
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	for (int i = 0; i < MW_NSTAGES; i++)
-		push_int(&state, mw_stages[i].name, call->stage_us[i]);
-	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
 
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }

@@ -40,8 +40,8 @@
 #include "util/hash.h"
 #include "util/spi.h"
 
-/* 1 and 2 in this place of an advisory lock's tag are those of SQL's functions */
-#define LOCK_CLASS		0x6d77
+/* SQL's functions use 1 and 2 in this place of an advisory lock's tag, claims of request_ids 0x6d77 */
+#define LOCK_CLASS		0x6d78
 
 /* What an exchange is to be booked as */
 typedef struct Bill
@@ -266,7 +266,7 @@ write_cache(const MwAttempt *a, const MwReply *reply)
 	Datum		args[6];
 
 	args[0] = CStringGetTextDatum(a->tenant);
-	args[1] = PointerGetDatum(mw_key_bytea(&a->call_key));
+	args[1] = PointerGetDatum(mw_key_bytea(&a->cache_key));
 	args[2] = CStringGetTextDatum(a->model);
 	args[3] = Int64GetDatum(a->cache_epoch);
 	args[4] = Float8GetDatum((double) a->cache_ttl);
@@ -405,7 +405,7 @@ fake_cached(MwCall *call)
 	Datum		args[3];
 
 	args[0] = CStringGetTextDatum(call->tenant);
-	args[1] = PointerGetDatum(mw_key_bytea(&call->call_key));
+	args[1] = PointerGetDatum(mw_key_bytea(&call->cache_key));
 	args[2] = Int64GetDatum(call->cache_epoch);
 	SPI_connect();
 	if (mw_spi_read(&stmt, MW_AS_CALLER, args, NULL, 1) > 0)
@@ -459,7 +459,11 @@ judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, B
 		reply->timed_out = timed_out;
 		reply->http_status = timed_out ? 0 : r->status;
 		reply->error = timed_out ? "no complete answer came before the deadline" : "the connection was closed before a complete answer";
+		reply->usage.input_tokens = a->prompt_tokens;
+		reply->usage.output_tokens = Max(a->reserved->tokens - a->prompt_tokens, 0);
+		reply->usage.estimated = true;
 		bill->outcome = "unknown";
+		bill->has_usage = true;
 		bill->tokens = a->reserved->tokens;
 		return;
 	}
@@ -469,24 +473,25 @@ judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, B
 	reply->body_len = r->len;
 	if (outcome.inner_status != 0)
 		reply->http_status = outcome.inner_status;
-	if (outcome.error[0] != '\0')
-		reply->error = pstrdup(outcome.error);
-
 	ok = reply->http_status >= 200 && reply->http_status < 300;
 	reply->kind = ok && outcome.usable ? MW_OUTCOME_OK : MW_OUTCOME_FAILED;
+	if (outcome.error[0] != '\0')
+		reply->error = pstrdup(outcome.error);
+	else if (!ok)
+		reply->error = psprintf("HTTP status %d", reply->http_status);
 	bill->outcome = reply->kind == MW_OUTCOME_OK ? "ok" : "failed";
 	bill->store = ok && a->request_named;
 	bill->usable = outcome.usable;
 	bill->cacheable = reply->kind == MW_OUTCOME_OK && outcome.cacheable && a->cacheable;
 
-	/* a 2xx is never free: what its usage does not say we count, four bytes a token */
+	/* a complete 2xx is paid for, usable or not: what its usage does not say we count, as the gateway does */
 	bill->has_usage = outcome.has_usage || ok;
 	if (outcome.has_usage)
 		reply->usage = outcome.usage;
 	else if (ok)
 	{
 		reply->usage.input_tokens = a->prompt_tokens;
-		reply->usage.output_tokens = (r->len + 3) / 4;
+		reply->usage.output_tokens = 1 + r->len / 4;
 		reply->usage.estimated = true;
 	}
 	bill->tokens = reply->usage.input_tokens + reply->usage.output_tokens;
@@ -496,13 +501,12 @@ judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, B
 static void
 settle(const MwAttempt *a, const Bill *bill)
 {
-	MwReservation *r = a->reserved;
 	int64		excess = 0;
 
 	if (bill->tokens == 0 && bill->requests == 0)
 		return;
-	if (r->held && bill->tokens > r->tokens)
-		excess = bill->tokens - r->tokens;
+	if (bill->tokens > a->reserved->tokens)
+		excess = bill->tokens - a->reserved->tokens;
 	add_spent(a->tenant, NULL, bill->requests, bill->tokens, excess);
 	if (a->session != NULL)
 		add_spent(a->tenant, a->session, bill->requests, bill->tokens, excess);

@@ -3,7 +3,9 @@
  *
  *   client.c  the backend's side: hand over, wait, release
  *   launch.c  starting and stopping the worker of a database
- *   worker.c  the worker's loop: queue, transfers, rounds
+ *   worker.c  the worker's process: comes, loops, goes
+ *   flight.c  one exchange, from the queue to the reply
+ *   round.c   one turn's work: record, then carry out
  *   record.c  what a round writes, in one transaction
  *   route.c   where a request goes: server options and keys, by OID
  */
@@ -96,6 +98,21 @@ extern void mw_record_recover(void);	/* attempts that a crash left running becom
 extern bool mw_record_sweep(void);	/* delete some of what was purged, expired or dropped; true: there may be more */
 extern void mw_record_lock_tables(bool lock);	/* session-level, while calls are in flight */
 extern int	mw_booking_scopes(const MwWire *w, MwKey *keys, double *limits);
+
+/* flight.c */
+extern List *mw_flights(void);
+extern List *mw_flights_queued(MwGate *gate);	/* takes the queue; returns those that have joined no other */
+extern List *mw_flights_ended(void);	/* whose transfers have ended, judged */
+extern void mw_flight_judge(MwFlight *f, MwHttpResult *h);
+extern void mw_flight_settle(MwFlight *f);	/* after the commit of its outcome */
+extern List *mw_flight_followers(MwFlight *f, bool share);	/* answers them; returns those that go on alone */
+extern void mw_flight_reply(MwFlight *f);	/* and forgets it */
+extern void mw_flight_refuse(MwFlight *f, int sqlstate, const char *why);
+extern long mw_flights_expire(void);	/* milliseconds until a follower's deadline, -1: none */
+extern void mw_flights_lost(void);
+
+/* round.c: record and carry out; returns what has to be done next because of it */
+extern List *mw_round_do(MwGate *gate, List *work);
 
 /* worker.c */
 extern MemoryContext mw_round_context(void);

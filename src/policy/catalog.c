@@ -250,7 +250,7 @@ context_of(Jsonb *options)
 		int			n = 0;
 
 		initStringInfo(&buf);
-		appendStringInfoString(&buf, "\\b(?:");
+		appendStringInfoString(&buf, "(?<!\\w)(?:");
 		(void) JsonbIteratorNext(&it, &word, true);
 		while ((tok = JsonbIteratorNext(&it, &word, true)) == WJB_ELEM)
 		{
@@ -269,7 +269,7 @@ context_of(Jsonb *options)
 				appendStringInfoChar(&buf, c);
 			}
 		}
-		appendStringInfoString(&buf, ")\\b");
+		appendStringInfoString(&buf, ")(?!\\w)");
 		pattern = n > 0 ? buf.data : NULL;
 	}
 	else

@@ -5,6 +5,7 @@
 #define MW_STAGES_H
 
 #include "mw.h"
+#include "util/tokens.h"
 
 extern void mw_redact_run(MwCall *call);
 extern void mw_redact_explain(MwCall *call, MwExplain *out);

@@ -55,18 +55,18 @@
 /* Plans kept at the end of a transaction: some 30 statements for 30 roles, each about 10 kB */
 #define MAX_PLANS 1024
 
-typedef struct PlanKey
+typedef struct SavedPlanKey
 {
 	MwStmt	   *stmt;
 	Oid			role;
-} PlanKey;
+} SavedPlanKey;
 
-typedef struct Plan
+typedef struct SavedPlan
 {
-	PlanKey		key;
+	SavedPlanKey		key;
 	uint64		generation;		/* of pg_authid, when it was made */
 	SPIPlanPtr	plan;
-} Plan;
+} SavedPlan;
 
 /* What is fixed for one of our statements, and undone after it */
 typedef struct Pinned
@@ -116,7 +116,7 @@ transaction_ended(XactEvent event, void *arg)
 	if (plans && hash_get_num_entries(plans) > MAX_PLANS)
 	{
 		HASH_SEQ_STATUS seq;
-		Plan	   *p;
+		SavedPlan	   *p;
 
 		hash_seq_init(&seq, plans);
 		while ((p = hash_seq_search(&seq)) != NULL)
@@ -137,7 +137,7 @@ transaction_ended(XactEvent event, void *arg)
 static void
 init(void)
 {
-	HASHCTL		ctl = {.keysize = sizeof(PlanKey), .entrysize = sizeof(Plan)};
+	HASHCTL		ctl = {.keysize = sizeof(SavedPlanKey), .entrysize = sizeof(SavedPlan)};
 
 	plans = hash_create("mw plans", 128, &ctl, HASH_ELEM | HASH_BLOBS);
 	RegisterXactCallback(transaction_ended, NULL);
@@ -190,8 +190,8 @@ unpin(const Pinned *p)
 static SPIPlanPtr
 plan_for(MwStmt *stmt)
 {
-	PlanKey		key;
-	Plan	   *p;
+	SavedPlanKey		key;
+	SavedPlan	   *p;
 	bool		found;
 
 	MemSet(&key, 0, sizeof(key));

@@ -1,0 +1,17 @@
+\echo Use "CREATE EXTENSION mw_floor" to load this file. \quit
+
+CREATE FUNCTION floor_noop(input text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'mw_floor_noop' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION floor_noop(text) IS 'does nothing: what calling a function costs';
+
+CREATE FUNCTION floor_copy(input text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_floor_copy' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION floor_copy(text) IS 'returns a copy of its argument';
+
+CREATE FUNCTION floor_http(url text, body text, keep boolean)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_floor_http' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION floor_http(text, text, boolean) IS
+'posts a body and returns the answer''s; keep: on the connection of the last call, else on a new one as pgsql-http does';

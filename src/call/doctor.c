@@ -1,0 +1,483 @@
+/*
+ * doctor.c - mw_doctor(): what is wrong with this installation, a row a check.
+ *
+ * Each check is one function that finds fault or not, in the order of the table
+ * at the end.  It looks as the owner, so that an administrator who is no
+ * superuser gets the same answer, and shows names of servers, roles and tables
+ * only: no key, no text of a caller.  It changes nothing and calls nobody.
+ */
+#include "mw.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+
+#include "gateway/address.h"
+#include "gateway/shm.h"
+#include "policy/url.h"
+#include "util/spi.h"
+
+#define SHOWN 5					/* names in a detail; the rest is a number */
+
+typedef struct Finding
+{
+	const char *status;			/* ok, warning, error */
+	char	   *detail;
+	char	   *hint;			/* NULL where there is nothing to do */
+} Finding;
+
+typedef void (*CheckFn) (Finding *f);
+
+static void
+found(Finding *f, const char *status, char *detail, char *hint)
+{
+	f->status = status;
+	f->detail = detail;
+	f->hint = hint;
+}
+
+static char *
+first_column(uint64 row)
+{
+	return SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1);
+}
+
+/* The first column of a query's rows, as a list for a detail; NULL when there are none */
+static char *
+listed(MwStmt *stmt)
+{
+	uint64		n = mw_spi_read(stmt, MW_AS_OWNER, NULL, NULL, 0);
+	StringInfoData buf;
+
+	if (n == 0)
+		return NULL;
+	initStringInfo(&buf);
+	for (uint64 i = 0; i < Min(n, SHOWN); i++)
+		appendStringInfo(&buf, "%s%s", i > 0 ? ", " : "", first_column(i));
+	if (n > SHOWN)
+		appendStringInfo(&buf, " and " UINT64_FORMAT " more", n - SHOWN);
+	return buf.data;
+}
+
+static const char *
+setting(const char *name)
+{
+	return GetConfigOption(name, true, false);
+}
+
+/* ---------- the installation ---------- */
+
+static void
+check_preload(Finding *f)
+{
+	static MwStmt real = {
+		"SELECT s.srvname FROM pg_catalog.pg_foreign_server AS s"
+		" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw'"
+		" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o"
+		"  WHERE o.option_name = 'api' AND o.option_value = 'fake')",
+		0, {0}
+	};
+
+	if (mw_shared != NULL)
+		found(f, "ok", "The library is preloaded.", NULL);
+	else
+		found(f, listed(&real) ? "error" : "warning",
+			  "The library is not preloaded: no call can reach a real model server.",
+			  "Set shared_preload_libraries = 'mw' (beside what is there) and restart the server.");
+}
+
+static void
+check_version(Finding *f)
+{
+	static MwStmt stmt = {"SELECT e.extversion FROM pg_catalog.pg_extension AS e WHERE e.extname = 'mw'", 0, {0}};
+	char	   *script = listed(&stmt);
+
+	if (script && strcmp(script, MW_VERSION) == 0)
+		found(f, "ok", psprintf("Library and extension have version %s.", script), NULL);
+	else
+		found(f, "error",
+			  psprintf("The library has version %s, the extension in this database %s.", MW_VERSION, script ? script : "none"),
+			  psprintf("ALTER EXTENSION mw UPDATE TO '%s'; or restart the server if the library was replaced.", MW_VERSION));
+}
+
+static void
+check_owner(Finding *f)
+{
+	Oid			owner = mw_extension_owner();
+
+	if (superuser_arg(owner))
+		found(f, "ok", psprintf("The tables belong to %s, a superuser.", GetUserNameFromId(owner, false)), NULL);
+	else
+		found(f, "error",
+			  psprintf("The tables belong to %s, who is no superuser: row-level security hides their rows from mw itself.",
+					   GetUserNameFromId(owner, false)),
+			  psprintf("ALTER ROLE %s SUPERUSER; or REASSIGN OWNED to a superuser.", quote_identifier(GetUserNameFromId(owner, false))));
+}
+
+static void
+check_encoding(Finding *f)
+{
+	if (GetDatabaseEncoding() == PG_UTF8)
+		found(f, "ok", "The encoding of this database is UTF8.", NULL);
+	else
+		found(f, "error", psprintf("The encoding of this database is %s.", GetDatabaseEncodingName()),
+			  "CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0; and install mw there.");
+}
+
+static void
+check_key(Finding *f)
+{
+	static MwStmt stmt = {"SELECT 'one' FROM mw.secret", 0, {0}};
+
+	if (listed(&stmt))
+		found(f, "ok", "The key of this database is there.", NULL);
+	else
+		found(f, "error", "The key of this database is missing: calls with a request_id and channels fail.",
+			  "Restore mw.secret from a dump of this database.");
+}
+
+static void
+check_workers(Finding *f)
+{
+	/* a worker's type is its own word; everything else that has a row is known by name */
+	static MwStmt stmt = {
+		"SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_activity AS a WHERE a.backend_type NOT IN ("
+		"'client backend', 'autovacuum launcher', 'autovacuum worker', 'background writer', 'checkpointer',"
+		" 'walwriter', 'walsender', 'walreceiver', 'walsummarizer', 'startup', 'archiver', 'logger',"
+		" 'standalone backend', 'slotsync worker', 'io worker')",
+		0, {0}
+	};
+	int			used = atoi(listed(&stmt));
+
+	if (used < max_worker_processes)
+		found(f, "ok", psprintf("%d of %d worker slots are used; mw needs one a database.", used, max_worker_processes), NULL);
+	else
+		found(f, "warning", psprintf("All %d worker slots are used; the gateway of a database needs one.", max_worker_processes),
+			  psprintf("ALTER SYSTEM SET max_worker_processes = %d; and restart the server.", max_worker_processes + 8));
+}
+
+static void
+check_recovery(Finding *f)
+{
+	if (!RecoveryInProgress())
+		found(f, "ok", "This server accepts writes.", NULL);
+	else
+		found(f, "warning", "This server is a standby: calls are refused (25006).", "Call the primary server.");
+}
+
+static void
+check_jit(Finding *f)
+{
+	uint32_t	jit = 0;
+
+	(void) pcre2_config(PCRE2_CONFIG_JIT, &jit);
+	if (jit)
+		found(f, "ok", "PCRE2 compiles patterns to machine code.", NULL);
+	else
+		found(f, "warning", "PCRE2 was built without its JIT: redaction and guards are several times slower.",
+			  "Install a PCRE2 that was configured with --enable-jit.");
+}
+
+/* ---------- rights ---------- */
+
+static void
+check_row_security(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT c.oid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_class AS c"
+		" JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'mw'"
+		" WHERE c.relkind IN ('r', 'p') AND NOT (c.relrowsecurity AND c.relforcerowsecurity)"
+		" AND EXISTS (SELECT FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped)"
+		" ORDER BY 1",
+		0, {0}
+	};
+	char	   *tables = listed(&stmt);
+
+	if (tables == NULL)
+		found(f, "ok", "Every table with a tenant forces row-level security.", NULL);
+	else
+		found(f, "error", psprintf("Row-level security is off or not forced on %s.", tables),
+			  "ALTER TABLE ... ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; for each.");
+}
+
+static void
+check_triggers(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT t.name FROM pg_catalog.unnest(ARRAY['secret', 'tenant', 'tenant_grant', 'budget', 'model', 'recognizer', 'guard', 'purge']) AS t(name)"
+		" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g"
+		"  JOIN pg_catalog.pg_class AS c ON c.oid = g.tgrelid AND c.relname = t.name"
+		"  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'mw'"
+		"  WHERE g.tgname = 'invalidate' AND g.tgenabled = 'A')",
+		0, {0}
+	};
+	char	   *tables = listed(&stmt);
+
+	if (tables == NULL)
+		found(f, "ok", "Changes of policies reach every process.", NULL);
+	else
+		found(f, "error", psprintf("The trigger \"invalidate\" is missing or not ALWAYS on mw.%s: other sessions keep old policies and rights.", tables),
+			  "ALTER TABLE mw.... ENABLE ALWAYS TRIGGER invalidate; for each.");
+}
+
+static void
+check_roles(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT pg_catalog.quote_ident(r.rolname) FROM pg_catalog.pg_roles AS r"
+		" WHERE (r.rolsuper OR r.rolbypassrls) AND r.rolcanlogin AND r.oid <> 10"
+		" AND r.oid <> (SELECT e.extowner FROM pg_catalog.pg_extension AS e WHERE e.extname = 'mw') ORDER BY 1",
+		0, {0}
+	};
+	char	   *roles = listed(&stmt);
+
+	if (roles == NULL)
+		found(f, "ok", "No role but the installation's own sees past row-level security.", NULL);
+	else
+		found(f, "warning", psprintf("These roles see every tenant's rows: %s.", roles),
+			  "ALTER ROLE ... NOSUPERUSER NOBYPASSRLS; for what an application logs in as.");
+}
+
+static void
+check_grants(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT pg_catalog.quote_literal(t.tenant) FROM mw.tenant AS t WHERE NOT EXISTS (SELECT FROM mw.tenant_grant AS g"
+		" JOIN pg_catalog.pg_roles AS r ON r.oid = g.grantee::pg_catalog.oid"
+		" WHERE g.tenant IN (t.tenant, '*')) ORDER BY 1",
+		0, {0}
+	};
+	char	   *tenants = listed(&stmt);
+
+	if (tenants == NULL)
+		found(f, "ok", "Every tenant was granted to a role.", NULL);
+	else
+		found(f, "warning", psprintf("Nobody may act for these tenants: %s.", tenants),
+			  "SELECT mw_grant_tenant(tenant, role);");
+}
+
+/* ---------- servers and models ---------- */
+
+/* name, base_url, allow_private, has a mapping */
+#define SERVERS_SQL \
+	"SELECT pg_catalog.quote_ident(s.srvname)," \
+	" (SELECT o.option_value FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o WHERE o.option_name = 'base_url')," \
+	" EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o WHERE o.option_name = 'allow_private'" \
+	"  AND o.option_value IN ('true', 'on', 'yes', '1'))," \
+	" EXISTS (SELECT FROM pg_catalog.pg_user_mapping AS m WHERE m.umserver = s.oid)" \
+	" FROM pg_catalog.pg_foreign_server AS s" \
+	" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw'" \
+	" ORDER BY 1"
+
+typedef struct ServerList
+{
+	StringInfoData clear_text;
+	StringInfoData no_mapping;
+} ServerList;
+
+static void
+look_at_servers(ServerList *list)
+{
+	static MwStmt stmt = {SERVERS_SQL, 0, {0}};
+	uint64		n = mw_spi_read(&stmt, MW_AS_OWNER, NULL, NULL, 0);
+
+	initStringInfo(&list->clear_text);
+	initStringInfo(&list->no_mapping);
+	for (uint64 i = 0; i < n; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		char	   *name = SPI_getvalue(row, desc, 1);
+		char	   *base_url = SPI_getvalue(row, desc, 2);
+		bool		inside;
+		bool		mapped;
+		bool		isnull;
+		MwUrl		url;
+
+		/* no base_url: a fake */
+		if (base_url == NULL || mw_url_parse(base_url, &url) != NULL)
+			continue;
+		inside = (url.literal && mw_address_kind_text(url.host) == MW_ADDRESS_PRIVATE) ||
+			DatumGetBool(SPI_getbinval(row, desc, 3, &isnull));
+		mapped = DatumGetBool(SPI_getbinval(row, desc, 4, &isnull));
+
+		if (!url.https && !inside)
+			appendStringInfo(&list->clear_text, "%s%s", list->clear_text.len > 0 ? ", " : "", name);
+		if (!mapped && !inside)
+			appendStringInfo(&list->no_mapping, "%s%s", list->no_mapping.len > 0 ? ", " : "", name);
+	}
+}
+
+static void
+check_clear_text(Finding *f)
+{
+	ServerList	list;
+
+	look_at_servers(&list);
+	if (list.clear_text.len == 0)
+		found(f, "ok", "No model server outside is called by plain http.", NULL);
+	else
+		found(f, "warning", psprintf("Prompts and keys travel in clear text to %s.", list.clear_text.data),
+			  "ALTER SERVER ... OPTIONS (SET base_url 'https://...'); for each.");
+}
+
+static void
+check_mappings(Finding *f)
+{
+	ServerList	list;
+
+	look_at_servers(&list);
+	if (list.no_mapping.len == 0)
+		found(f, "ok", "Every model server outside has a user mapping.", NULL);
+	else
+		found(f, "warning", psprintf("Requests go without a key to %s.", list.no_mapping.data),
+			  "CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (api_key_file '/path/of/the/key');");
+}
+
+static void
+check_inline_keys(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT pg_catalog.quote_ident(s.srvname) FROM pg_catalog.pg_foreign_server AS s"
+		" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw'"
+		" WHERE EXISTS (SELECT FROM pg_catalog.pg_user_mapping AS m, pg_catalog.pg_options_to_table(m.umoptions) AS o"
+		"  WHERE m.umserver = s.oid AND o.option_name = 'api_key') ORDER BY 1",
+		0, {0}
+	};
+	char	   *servers = listed(&stmt);
+
+	if (servers == NULL)
+		found(f, "ok", "No user mapping holds a key itself.", NULL);
+	else
+		found(f, "warning", psprintf("User mappings of %s hold their key: pg_dump prints it, and so does the log when such a statement fails.", servers),
+			  "ALTER USER MAPPING ... OPTIONS (DROP api_key, ADD api_key_file '/path/of/the/key');");
+}
+
+static void
+check_models(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT pg_catalog.quote_literal(x.model) FROM ("
+		" SELECT pg_catalog.current_setting('mw.default_model', true) AS model"
+		" UNION SELECT t.settings OPERATOR(pg_catalog.->>) 'model' FROM mw.tenant AS t"
+		") AS x WHERE x.model <> '' AND NOT EXISTS (SELECT FROM pg_catalog.pg_foreign_server AS s"
+		" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw'"
+		" WHERE s.srvname = pg_catalog.split_part(x.model, ':', 1)) ORDER BY 1",
+		0, {0}
+	};
+	char	   *models = listed(&stmt);
+
+	if (models == NULL)
+		found(f, "ok", "The models of mw.default_model and of the tenants' settings have a server.", NULL);
+	else
+		found(f, "error", psprintf("No server has these models, which mw.default_model or a tenant's settings name: %s.", models),
+			  "CREATE SERVER ... FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url '...'); or change the setting.");
+}
+
+/* ---------- what the log and the activity views would tell ---------- */
+
+static void
+check_logs(Finding *f)
+{
+	static const struct
+	{
+		const char *name;
+		const char *harmless;	/* the value at which no statement is printed */
+	}			settings[] = {
+		{"log_min_duration_statement", "-1"},
+		{"log_min_duration_sample", "-1"},
+		{"log_transaction_sample_rate", "0"},
+		{"log_parameter_max_length_on_error", "0"},
+		{"auto_explain.log_min_duration", "-1"}
+	};
+	StringInfoData buf;
+	const char *statement = setting("log_statement");
+
+	initStringInfo(&buf);
+	if (statement && strcmp(statement, "all") == 0)
+		appendStringInfoString(&buf, "log_statement = all");
+	for (int i = 0; i < lengthof(settings); i++)
+	{
+		const char *value = setting(settings[i].name);
+
+		if (value && strcmp(value, settings[i].harmless) != 0)
+			appendStringInfo(&buf, "%s%s = %s", buf.len > 0 ? ", " : "", settings[i].name, value);
+	}
+
+	if (buf.len == 0)
+		found(f, "ok", "The server's log prints no statement that holds a prompt.", NULL);
+	else
+		found(f, "warning", psprintf("The server's log prints statements or their parameters, and with them raw prompts: %s.", buf.data),
+			  "Log none of the roles that call models: ALTER ROLE ... SET log_statement = 'none'; and likewise for the others.");
+}
+
+static void
+check_activity(Finding *f)
+{
+	if (pgstat_track_activities)
+		found(f, "ok", "pg_stat_activity shows a running statement, with its prompt, to the same role, its members and pg_read_all_stats.", NULL);
+	else
+		found(f, "ok", "track_activities is off: pg_stat_activity shows no statement.", NULL);
+}
+
+/* ---------- SQL ---------- */
+
+static const struct
+{
+	const char *name;
+	CheckFn		check;
+}			checks[] = {
+	{"preload", check_preload},
+	{"version", check_version},
+	{"owner", check_owner},
+	{"encoding", check_encoding},
+	{"key", check_key},
+	{"worker slots", check_workers},
+	{"recovery", check_recovery},
+	{"pcre2 jit", check_jit},
+	{"row security", check_row_security},
+	{"invalidation", check_triggers},
+	{"roles", check_roles},
+	{"grants", check_grants},
+	{"models", check_models},
+	{"user mappings", check_mappings},
+	{"inline keys", check_inline_keys},
+	{"clear text", check_clear_text},
+	{"log", check_logs},
+	{"activity", check_activity}
+};
+
+PG_FUNCTION_INFO_V1(mw_doctor);
+Datum
+mw_doctor(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	SPI_connect();
+	for (int i = 0; i < lengthof(checks); i++)
+	{
+		Finding		f = {0};
+		Datum		values[4];
+		bool		nulls[4] = {false, false, false, false};
+
+		checks[i].check(&f);
+		values[0] = CStringGetTextDatum(checks[i].name);
+		values[1] = CStringGetTextDatum(f.status);
+		values[2] = CStringGetTextDatum(f.detail);
+		nulls[3] = f.hint == NULL;
+		values[3] = f.hint ? CStringGetTextDatum(f.hint) : (Datum) 0;
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+	SPI_finish();
+	return (Datum) 0;
+}

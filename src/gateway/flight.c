@@ -1,0 +1,423 @@
+/*
+ * flight.c - one exchange, from the queue to the reply: who joins whom, what
+ * came back and what it costs, who gets the answer.
+ *
+ * An MwFlight is the gateway's own record of a request and lives in a context
+ * that outlasts rounds; its slot and payload are the gateway's from TAKEN to
+ * DONE.  Here shared memory is changed, under mw_shared->lock for slots and the
+ * counters' own locks for budgets; nothing here touches a table.
+ */
+#include "mw.h"
+
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "gateway/counters.h"
+#include "gateway/gateway.h"
+#include "gateway/http.h"
+#include "gateway/shm.h"
+#include "util/json.h"
+
+static List *flights;			/* of MwFlight: all that we have taken and not answered */
+static MemoryContext flight_cxt;
+
+/* All flights, for the loop's own look-arounds; not to be changed */
+List *
+mw_flights(void)
+{
+	return flights;
+}
+
+/* ---------- replies ---------- */
+
+/*
+ * Hand a flight's reply to its caller, or, where that has left, clear up after
+ * it.  What is still reserved goes back to the caller with the reply.
+ */
+void
+mw_flight_reply(MwFlight *f)
+{
+	MwSlot	   *s = &mw_shared->slots[f->slot];
+	Size		size = sizeof(MwWireReply) + Max(f->body_len, 0) + 1;
+	dsa_pointer p;
+	dsa_pointer request = InvalidDsaPointer;
+	MwWireReply *r;
+	bool		gone;
+	MwSlot		was;
+
+	f->reply.kind = f->kind;
+	f->reply.usage = f->usage;
+	f->reply.body_len = f->body ? f->body_len : -1;
+	p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM);
+	if (!DsaPointerIsValid(p))
+	{
+		/* recorded all the same: a repeat of its request_id gets it */
+		f->reply.refused = true;
+		f->reply.sqlstate = ERRCODE_OUT_OF_MEMORY;
+		strlcpy(f->reply.error, "no shared memory is left for the answer", sizeof(f->reply.error));
+		f->reply.body_len = -1;
+		f->body = NULL;
+		p = dsa_allocate(mw_dsa(), sizeof(MwWireReply) + 1);
+	}
+	r = dsa_get_address(mw_dsa(), p);
+	*r = f->reply;
+	if (f->body)
+	{
+		memcpy(mw_reply_body(r), f->body, f->body_len);
+		mw_reply_body(r)[f->body_len] = '\0';
+	}
+
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	was = *s;
+	gone = s->abandoned;
+	if (gone)
+	{
+		request = s->request;
+		s->request = InvalidDsaPointer;
+		s->state = MW_SLOT_FREE;
+		s->next = mw_shared->free;
+		mw_shared->free = f->slot;
+	}
+	else
+	{
+		s->reply = p;
+		s->state = MW_SLOT_DONE;
+		SetLatch(s->owner);
+	}
+	LWLockRelease(mw_shared->lock);
+
+	if (gone)
+	{
+		mw_counters_settle(was.scope, was.limited, was.nscopes, was.tokens, was.requests, 0, 0);
+		dsa_free(mw_dsa(), request);
+		dsa_free(mw_dsa(), p);
+	}
+	flights = list_delete_ptr(flights, f);
+	list_free(f->followers);
+	pfree(f);
+}
+
+void
+mw_flight_refuse(MwFlight *f, int sqlstate, const char *why)
+{
+	f->kind = MW_OUTCOME_NOT_SENT;
+	f->reply.refused = true;
+	f->reply.sqlstate = sqlstate;
+	strlcpy(f->reply.error, why, sizeof(f->reply.error));
+	f->body = NULL;
+	mw_flight_reply(f);
+}
+
+/*
+ * Carry an outcome that was committed over to shared memory.  In the slot stands
+ * what remains reserved, so that every later reader sees it spent once.
+ */
+void
+mw_flight_settle(MwFlight *f)
+{
+	MwSlot	   *s = &mw_shared->slots[f->slot];
+	MwWire	   *w = f->w;
+	bool		used = f->kind == MW_OUTCOME_OK || f->kind == MW_OUTCOME_UNKNOWN;
+	int64		tokens = used ? w->reserved_tokens : 0;
+	int64		requests = used || f->billed_requests > 0 ? w->reserved_requests : 0;
+
+	mw_counters_settle(w->scope, w->limited, w->nscopes, tokens, requests, f->billed_tokens, f->billed_requests);
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	s->tokens -= tokens;
+	s->requests -= requests;
+	LWLockRelease(mw_shared->lock);
+	f->reply.reservation_used = used;
+	f->reply.counted = f->billed_requests > 0;
+}
+
+/* ---------- taking requests ---------- */
+
+/* An equal miss in flight, or the very call of an earlier run of the same request_id */
+static MwFlight *
+leader_for(MwFlight *f)
+{
+	MwWire	   *w = f->w;
+	ListCell   *lc;
+
+	foreach(lc, flights)
+	{
+		MwFlight   *other = lfirst(lc);
+		MwWire	   *o = other->w;
+
+		if (other == f || other->leader != NULL || o->work != MW_WORK_CALL ||
+			strcmp(mw_wire_given(w, tenant), mw_wire_given(o, tenant)) != 0)
+			continue;
+		if (w->request_named && o->request_named && w->nth == o->nth &&
+			memcmp(&w->call_key, &o->call_key, sizeof(MwKey)) == 0 &&
+			strcmp(mw_wire_given(w, request_id), mw_wire_given(o, request_id)) == 0)
+		{
+			f->same_call = true;
+			return other;
+		}
+		if (w->share && o->cacheable && w->cache_epoch == o->cache_epoch &&
+			memcmp(&w->cache_key, &o->cache_key, sizeof(MwKey)) == 0 &&
+			w->serverid == o->serverid && w->roleid == o->roleid)
+			return other;
+	}
+	return NULL;
+}
+
+/* Everything queued for us becomes a flight; those that join another wait for it, the rest is returned. */
+List *
+mw_flights_queued(MwGate *gate)
+{
+	List	   *taken = NIL;
+	List	   *todo = NIL;
+	ListCell   *lc;
+	MemoryContext old;
+
+	if (flight_cxt == NULL)
+		flight_cxt = AllocSetContextCreate(TopMemoryContext, "mw flights", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(flight_cxt);
+
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	while (gate->head >= 0)
+	{
+		MwSlot	   *s = &mw_shared->slots[gate->head];
+		MwFlight   *f = MemoryContextAllocExtended(flight_cxt, sizeof(MwFlight), MCXT_ALLOC_ZERO | MCXT_ALLOC_NO_OOM);
+
+		if (f == NULL)
+			break;				/* it stays queued */
+		f->slot = gate->head;
+		gate->head = s->next;
+		if (gate->head < 0)
+			gate->tail = -1;
+		s->state = MW_SLOT_TAKEN;
+		f->w = dsa_get_address(mw_dsa(), s->request);
+		taken = lappend(taken, f);
+	}
+	LWLockRelease(mw_shared->lock);
+
+	foreach(lc, taken)
+	{
+		MwFlight   *f = lfirst(lc);
+
+		flights = lappend(flights, f);
+		f->reply.retry_after_ms = -1;
+		if (f->w->work == MW_WORK_CALL && (f->leader = leader_for(f)) != NULL)
+			f->leader->followers = lappend(f->leader->followers, f);
+		else
+			todo = lappend(todo, f);
+	}
+	list_free(taken);
+	MemoryContextSwitchTo(old);
+	return todo;
+}
+
+/* ---------- ends of transfers ---------- */
+
+/* Our own count of a bill that says nothing usable */
+static void
+estimate(MwFlight *f)
+{
+	f->usage = f->outcome.usage;
+	if (f->outcome.has_usage)
+		return;
+	memset(&f->usage, 0, sizeof(f->usage));
+	f->usage.input_tokens = f->w->prompt_tokens;
+	f->usage.output_tokens = 1 + f->body_len / 4;
+	f->usage.estimated = true;
+}
+
+/* Judge what came back (invariant 5) and what it costs */
+void
+mw_flight_judge(MwFlight *f, MwHttpResult *h)
+{
+	MwWire	   *w = f->w;
+	bool		success;
+
+	f->http_status = h->status;
+	f->reply.retry_after_ms = h->retry_after_ms;
+	f->reply.retry_forbidden = h->retry_forbidden;
+	f->reply.timed_out = h->timed_out;
+	f->reply.connect_failed = h->connect_failed;
+	strlcpy(f->reply.error, h->error, sizeof(f->reply.error));
+	memset(&f->outcome, 0, sizeof(f->outcome));
+
+	if (h->body != NULL)
+	{
+		int			len = (int) h->len;
+		char	   *copy = MemoryContextAllocExtended(mw_round_context(), len + 1, MCXT_ALLOC_HUGE);
+		MemoryContext old = MemoryContextSwitchTo(mw_round_context());
+
+		memcpy(copy, h->body, len);
+		copy[len] = '\0';
+		f->body = mw_json_sanitize(copy, &len);
+		f->body_len = len;
+		MemoryContextSwitchTo(old);
+	}
+
+	switch (h->kind)
+	{
+		case MW_HTTP_NOT_SENT:
+			f->kind = MW_OUTCOME_NOT_SENT;
+			break;
+		case MW_HTTP_UNKNOWN:
+			f->kind = MW_OUTCOME_UNKNOWN;
+			f->body = NULL;
+			f->usage.input_tokens = w->prompt_tokens;
+			f->usage.output_tokens = Max(w->reserved_tokens - w->prompt_tokens, 0);
+			f->usage.estimated = true;
+			f->billed_tokens = w->reserved_tokens;
+			f->billed_requests = w->reserved_requests;
+			break;
+		case MW_HTTP_COMPLETE:
+			if (f->body != NULL)
+				f->provider->outcome(f->body, f->body_len, h->status, &f->outcome);
+			success = h->status >= 200 && h->status < 300;
+			if (f->outcome.error[0])
+				strlcpy(f->reply.error, f->outcome.error, sizeof(f->reply.error));
+			else if (!success && !f->reply.error[0])
+				snprintf(f->reply.error, sizeof(f->reply.error), "HTTP status %d", h->status);
+			if (f->outcome.inner_status)
+				f->http_status = f->outcome.inner_status;
+			f->kind = success && f->outcome.usable && !f->outcome.inner_status ? MW_OUTCOME_OK : MW_OUTCOME_FAILED;
+			if (f->kind == MW_OUTCOME_OK || (success && !f->outcome.inner_status))
+				estimate(f);	/* a complete 2xx is paid for, usable or not */
+			else if (f->outcome.has_usage)
+				f->usage = f->outcome.usage;
+			f->billed_tokens = f->usage.input_tokens + f->usage.output_tokens;
+			f->billed_requests = w->reserved_requests;
+			if (h->status == 401)
+				mw_route_forget();
+			break;
+	}
+	f->reply.http_status = f->http_status;
+	f->excess_tokens = Max(f->billed_tokens - w->reserved_tokens, 0);
+	f->in_flight = false;
+	f->transfer = NULL;
+	f->ended = true;
+}
+
+List *
+mw_flights_ended(void)
+{
+	List	   *ended = NIL;
+	MwHttpResult result;
+	MemoryContext old = MemoryContextSwitchTo(mw_round_context());
+
+	while (mw_http_next(&result))
+	{
+		MwFlight   *f = result.owner;
+
+		mw_flight_judge(f, &result);
+		free(result.body);
+		ended = lappend(ended, f);
+	}
+	MemoryContextSwitchTo(old);
+	return ended;
+}
+
+/* ---------- followers ---------- */
+
+/* What followed a flight: it shares what that has ended with, or goes on alone */
+List *
+mw_flight_followers(MwFlight *f, bool share)
+{
+	List	   *alone = NIL;
+	List	   *followers = f->followers;
+	ListCell   *lc;
+
+	f->followers = NIL;
+	foreach(lc, followers)
+	{
+		MwFlight   *g = lfirst(lc);
+		bool		good = f->kind == MW_OUTCOME_OK;
+
+		g->leader = NULL;
+		if (share && (g->same_call ? good || f->kind == MW_OUTCOME_UNKNOWN
+					  : good ? f->outcome.cacheable : f->kind != MW_OUTCOME_UNKNOWN))
+		{
+			g->kind = f->kind;
+			g->reply = f->reply;
+			g->reply.reservation_used = g->reply.counted = false;
+			g->reply.shared = !g->same_call;
+			g->reply.recorded = g->same_call && good;
+			if (g->same_call && !good)
+			{
+				g->kind = MW_OUTCOME_NOT_SENT;
+				g->reply.unknown_before = true;
+			}
+			memset(&g->usage, 0, sizeof(g->usage));
+			if (good)
+				g->usage = f->usage;
+			g->body = f->body;
+			g->body_len = f->body_len;
+			mw_flight_reply(g);
+			continue;
+		}
+		g->w->share = false;	/* that answer was for its caller alone */
+		g->same_call = false;
+		alone = lappend(alone, g);
+	}
+	list_free(followers);
+	return alone;
+}
+
+/* Milliseconds until a follower's own deadline; those past it are answered */
+long
+mw_flights_expire(void)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	long		next = -1;
+	ListCell   *lc;
+
+	foreach(lc, flights)
+	{
+		MwFlight   *f = lfirst(lc);
+		long		ms;
+
+		if (f->leader == NULL)
+			continue;
+		ms = (f->w->deadline - now) / 1000;
+		if (ms <= 0)
+		{
+			f->leader->followers = list_delete_ptr(f->leader->followers, f);
+			f->leader = NULL;
+			f->kind = MW_OUTCOME_NOT_SENT;
+			f->reply.timed_out = true;
+			mw_flight_reply(f);			/* changes the list: look again at once */
+			return 0;
+		}
+		next = next < 0 ? ms : Min(next, ms);
+	}
+	return next;
+}
+
+/* ---------- the end ---------- */
+
+/* The process ends with these in its hands: in memory only, no table can be written any more */
+void
+mw_flights_lost(void)
+{
+	ListCell   *lc;
+	List	   *left = list_copy(flights);
+
+	/*
+	 * What we had taken: charged at its reservation where it may have left,
+	 * which is what the next gateway will write; refused where it has not.
+	 */
+	foreach(lc, left)
+	{
+		MwFlight   *f = lfirst(lc);
+
+		if (f->in_flight || f->ended)
+		{
+			f->kind = MW_OUTCOME_UNKNOWN;
+			f->billed_tokens = f->w->reserved_tokens;
+			f->billed_requests = f->w->reserved_requests;
+			strlcpy(f->reply.error, "the gateway ended while the call was in flight", sizeof(f->reply.error));
+			f->body = NULL;
+			mw_flight_settle(f);
+			mw_flight_reply(f);
+		}
+		else
+			mw_flight_refuse(f, ERRCODE_ADMIN_SHUTDOWN, "the gateway ended before the request left; nothing was sent");
+	}
+}

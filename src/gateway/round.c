@@ -1,0 +1,247 @@
+/*
+ * round.c - what one turn of the gateway's loop does: record, then carry out.
+ *
+ * All work of a turn is one transaction; after its commit, and not before,
+ * requests leave and answers are handed out.  A round that cannot commit is done
+ * again item by item, so that an ERROR fails the request that caused it and no
+ * other.
+ */
+#include "mw.h"
+
+#include <math.h>
+
+#include "access/xact.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "gateway/counters.h"
+#include "gateway/gateway.h"
+#include "gateway/http.h"
+#include "gateway/shm.h"
+#include "util/faults.h"
+
+/* One transaction for all of "work" */
+static void
+write_round(List *work)
+{
+	ListCell   *lc;
+	bool		calls = false;
+
+	StartTransactionCommand();
+	SPI_connect();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	mw_record_reset();
+	mw_route_round();
+
+	foreach(lc, work)
+		calls |= ((MwFlight *) lfirst(lc))->w->work != MW_WORK_LOAD;
+	if (calls)
+		mw_record_lock_tables(true);
+
+	/* sums are read before this round adds to them: the counters get it after the commit */
+	foreach(lc, work)
+	{
+		MwFlight   *f = lfirst(lc);
+
+		if (f->w->work == MW_WORK_LOAD)
+			mw_record_load(f);
+	}
+	foreach(lc, work)
+	{
+		MwFlight   *f = lfirst(lc);
+
+		f->send = f->resolved = false;
+		if (f->ended)
+			mw_record_outcome(f);
+		else if (f->w->work == MW_WORK_BOOK)
+			mw_record_booking(f);
+		else if (f->w->work == MW_WORK_RECORD)
+			mw_record_bare(f);
+		else if (f->w->work == MW_WORK_CALL)
+		{
+			f->route = mw_route_find(f->w->serverid, f->w->roleid);
+			if (f->route->error != NULL)
+				ereport(ERROR,
+						(errcode(ERRCODE_MW_BAD_ARGUMENT), errmsg("%s", f->route->error)));
+			f->provider = f->route->provider;
+			mw_record_attempt(f);
+		}
+	}
+	mw_record_sums();
+	mw_fault("commit");
+
+	SPI_finish();
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+}
+
+/* Do it; false, with the reason, where it cannot be committed */
+static bool
+try_round(List *work, int *sqlstate, char *why, size_t whylen)
+{
+	volatile bool done = false;
+	MemoryContext old = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		write_round(work);
+		done = true;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *e;
+
+		MemoryContextSwitchTo(mw_round_context());
+		e = CopyErrorData();
+		FlushErrorState();
+		HOLD_INTERRUPTS();
+		AbortCurrentTransaction();
+		RESUME_INTERRUPTS();
+		*sqlstate = e->sqlerrcode;
+		strlcpy(why, e->message, whylen);
+		ereport(LOG, (errcode(e->sqlerrcode),
+					  errmsg("mw gateway: a round of %d could not be recorded: %s", list_length(work), e->message)));
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(old);
+	return done;
+}
+
+/* False where it could not even begin: it has ended then */
+static bool
+start_transfer(MwFlight *f)
+{
+	MwWire	   *w = f->w;
+	TimestampTz now = GetCurrentTimestamp();
+	char		why[256] = "";
+	MwHttpRequest req = {
+		.url = f->route->url,
+		.auth_header = f->route->auth_header,
+		.body = mw_wire_string(w, body),
+		.body_len = w->body_len,
+		.timeout_ms = Max((w->deadline - now) / 1000, 1),
+		.connect_timeout_ms = f->route->connect_timeout_ms,
+		.max_response = f->route->max_response,
+		.allow_private = f->route->allow_private,
+		.ca_file = f->route->ca_file,
+		.proxy = f->route->proxy,
+		.owner = f,
+	};
+
+	mw_fault("gateway_send");
+	f->transfer = mw_http_start(&req, why, sizeof(why));
+	f->in_flight = f->transfer != NULL;
+	if (!f->in_flight)
+	{
+		MwHttpResult h = {.kind = MW_HTTP_NOT_SENT, .retry_after_ms = -1};
+
+		strlcpy(h.error, why, sizeof(h.error));
+		mw_flight_judge(f, &h);
+	}
+	return f->in_flight;
+}
+
+/* After the commit: shared memory follows, requests leave, answers are handed out */
+static List *
+carry_out(MwFlight *f)
+{
+	MwWire	   *w = f->w;
+	MwKey		keys[MW_MAX_SCOPES];
+	double		limits[MW_MAX_SCOPES];
+	List	   *next = NIL;
+
+	switch (w->work)
+	{
+		case MW_WORK_LOAD:
+			f->kind = MW_OUTCOME_OK;
+			for (int i = 0; i < w->nscopes; i++)
+				if (w->limited[i])
+					(void) mw_counters_load(&w->scope[i], MyDatabaseId, f->load_tokens[i], f->load_requests[i]);
+			mw_flight_reply(f);
+			break;
+		case MW_WORK_RECORD:
+			f->kind = MW_OUTCOME_OK;
+			mw_flight_reply(f);
+			break;
+		case MW_WORK_BOOK:
+			{
+				int			n = mw_booking_scopes(w, keys, limits);
+				MwSlot	   *s = &mw_shared->slots[f->slot];
+
+				mw_counters_booked(keys, n, f->booked);
+				mw_counters_settle(w->scope, w->limited, w->nscopes, 0, w->reserved_requests, 0, 0);
+				if (isinf(w->limit_requests[0]) && n > 0)	/* the session's, which the tenant's sum includes */
+					mw_counters_settle(w->scope, w->limited, 1, 0, 0, 0, f->booked);
+				LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+				s->requests = 0;
+				LWLockRelease(mw_shared->lock);
+				f->kind = MW_OUTCOME_OK;
+				mw_flight_reply(f);
+				break;
+			}
+		case MW_WORK_CALL:
+			if (f->ended)
+			{
+				mw_flight_settle(f);
+				next = mw_flight_followers(f, true);
+				mw_flight_reply(f);
+			}
+			else if (f->resolved)
+			{
+				next = mw_flight_followers(f, false);
+				mw_flight_reply(f);
+			}
+			else if (!start_transfer(f))
+				next = lappend(next, f);
+			break;
+	}
+	return next;
+}
+
+/* Record and carry out a list of flights; what has to be done next because of it comes back */
+List *
+mw_round_do(MwGate *gate, List *work)
+{
+	int			sqlstate;
+	char		why[256];
+	List	   *next = NIL;
+	ListCell   *lc;
+
+	gate->rounds++;
+	gate->records += list_length(work);
+	if (try_round(work, &sqlstate, why, sizeof(why)))
+	{
+		gate->commits++;
+		foreach(lc, work)
+			next = list_concat(next, carry_out(lfirst(lc)));
+	}
+	else if (list_length(work) > 1)
+	{
+		foreach(lc, work)
+			next = list_concat(next, mw_round_do(gate, list_make1(lfirst(lc))));
+	}
+	else
+	{
+		/*
+		 * This one cannot be recorded.  What has not left is refused; what
+		 * has left and ended stays charged at its reservation, in memory here
+		 * and, since its row says "running", in the table at the next start.
+		 */
+		MwFlight   *f = linitial(work);
+
+		next = mw_flight_followers(f, false);
+		if (f->ended)
+		{
+			f->kind = MW_OUTCOME_UNKNOWN;
+			f->billed_tokens = f->w->reserved_tokens;
+			f->billed_requests = f->w->reserved_requests;
+			mw_flight_settle(f);
+			f->body = NULL;
+		}
+		mw_flight_refuse(f, sqlstate, why);
+	}
+	return next;
+}

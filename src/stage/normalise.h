@@ -1,0 +1,50 @@
+/*
+ * normalise.h - the text as a guard sees it, and the way back to the original.
+ */
+#ifndef MW_NORMALISE_H
+#define MW_NORMALISE_H
+
+#include "postgres.h"
+
+/*
+ * A reading of a text.  map[i] is where in the original byte i of the view comes
+ * from, map[len] the original's length; NULL: the view is the original.
+ */
+typedef struct MwView
+{
+	const char *s;
+	int			len;
+	const int  *map;
+} MwView;
+
+/*
+ * NFKC, format characters stripped, accents off Latin letters, look-alikes in
+ * tokens of mixed script folded, small letters (of what is not ASCII: PCRE2
+ * folds that).  Text in ASCII is its own view and costs one look at its bytes.
+ */
+extern void mw_normalise(const char *s, int len, MwView *out);
+
+/* What a view hints at having been hidden in it; the further views are made only where one does. */
+#define MW_HINT_SPACED	0x01	/* s p a c e d  or s-p-a-c-e-d letters */
+#define MW_HINT_LEET	0x02	/* digits and marks inside words */
+#define MW_HINT_PERCENT	0x04
+#define MW_HINT_ENTITY	0x08
+#define MW_HINT_BASE64	0x10
+#define MW_HINT_HEX		0x20
+#define MW_HINT_NUMBERS	0x40	/* character codes, decimal */
+
+extern int	mw_view_hints(const MwView *v);
+
+/* Views with one trick undone (the others as they are); false where nothing came of it. */
+extern bool mw_view_joined(const MwView *v, MwView *out);
+extern bool mw_view_leet(const MwView *v, MwView *out);
+extern bool mw_view_unescaped(const MwView *v, MwView *out);	/* percent and entities */
+extern bool mw_view_rot13(const MwView *v, MwView *out);
+extern bool mw_view_reversed(const MwView *v, MwView *out);
+/* The next encoded piece at or after *at that decodes to text; the view's map points at the whole piece. */
+extern bool mw_view_decoded(const MwView *v, int *at, MwView *out);
+
+/* One character folded as the view folds it (for the wrapper): 0 where it is a format character. */
+extern uint32 mw_fold_char(uint32 c);
+
+#endif
