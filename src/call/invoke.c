@@ -128,7 +128,7 @@ run(MwCall *call, const MwInvokeArgs *args, Outcome *out)
 }
 
 /* The error that ended a run, with the run's id in its detail */
-static pg_attribute_noreturn() void
+static _Noreturn void
 rethrow(const MwCall *call)
 {
 	ErrorData  *edata = CopyErrorData();

@@ -4,11 +4,11 @@
  * An error in a statement that calls mw is logged with that statement, and the
  * statement holds the prompt as it was typed; with bound parameters it stands
  * in the context line.  Neither is mw's own text, so nothing that mw says can
- * keep it out.  A hook that sees each entry before it is written hides both,
- * for everything that happens while a call runs (a lock wait that is logged, a
- * terminate) and for whatever else the same message from the client brings
- * about: the division by zero next to the call, the deferred constraint after
- * it.
+ * keep it out.  A hook that sees each entry before it is written hides both:
+ * for mw's own errors, for everything that happens while a call runs (a lock
+ * wait that is logged, a terminate), and for whatever else the same message
+ * from the client brings about, such as the division by zero next to the call
+ * or the deferred constraint after it.
  *
  * What the log still holds is what the server was told to log as such:
  * log_statement and log_min_duration_statement print statements in the entry's
@@ -19,6 +19,8 @@
 #include "access/xact.h"
 
 #include "call/call.h"
+
+#define MW_CATEGORY		MAKE_SQLSTATE('M', 'W', '0', '0', '0')
 
 static emit_log_hook_type next_emit_log_hook;
 
@@ -36,8 +38,9 @@ mw_loghide_statement(void)
 static void
 hide(ErrorData *edata)
 {
-	if (any_hidden &&
-		(mw_call_depth() > 0 || hidden_message == GetCurrentStatementStartTimestamp()))
+	if (ERRCODE_TO_CATEGORY(edata->sqlerrcode) == MW_CATEGORY ||
+		(any_hidden &&
+		 (mw_call_depth() > 0 || hidden_message == GetCurrentStatementStartTimestamp())))
 	{
 		edata->hide_stmt = true;
 		edata->hide_ctx = true;

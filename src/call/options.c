@@ -42,7 +42,16 @@ typedef struct option
 	double		max;
 } option;
 
-static pg_attribute_noreturn() void
+/* Numbers are shown, texts are not: they may be anybody's */
+static char *
+shown_number(JsonbValue *v)
+{
+	char	   *s = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(v->val.numeric)));
+
+	return strlen(s) <= 40 ? s : pstrdup("a number of many digits");
+}
+
+static _Noreturn void
 wrong_value(const option *opt, const char *must, JsonbValue *v)
 {
 	ereport(ERROR,
@@ -50,8 +59,8 @@ wrong_value(const option *opt, const char *must, JsonbValue *v)
 			 errmsg("option \"%s\" must be %s", opt->name, must),
 			 errdetail("It is %s.",
 					   v->type == jbvString ? "a string" :
-					   v->type == jbvNumeric ? "a number" :
-					   v->type == jbvBool ? "a boolean" :
+					   v->type == jbvNumeric ? shown_number(v) :
+					   v->type == jbvBool ? (v->val.boolean ? "true" : "false") :
 					   v->type == jbvNull ? "null" :
 					   v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data) ? "an array" :
 					   "an object")));
@@ -215,7 +224,7 @@ read_resend_unknown(MwCall *call, const option *opt, JsonbValue *v)
 	call->resend_unknown = v->val.boolean;
 }
 
-static pg_attribute_noreturn() void
+static _Noreturn void
 would_loosen(const MwCall *call, const option *opt)
 {
 	ereport(ERROR,
@@ -322,7 +331,7 @@ find_option(const char *name, int len)
 	return NULL;
 }
 
-static pg_attribute_noreturn() void
+static _Noreturn void
 unknown_option(JsonbValue *key, bool settings)
 {
 	StringInfoData names;

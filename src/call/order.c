@@ -68,7 +68,7 @@ mw_order_violations(const MwStageId *order, StringInfo out)
 	return n;
 }
 
-static pg_attribute_noreturn() void
+static _Noreturn void
 not_the_stages(const char *detail)
 {
 	StringInfoData names;

@@ -142,7 +142,7 @@ limited_of(MwReservation *r, MwScope **scopes, MwKey *keys)
 MwAdmission
 mw_counters_reserve(MwReservation *r, MwFigures *why)
 {
-	MwKey		keys[MW_MAX_SCOPES];
+	MwKey		keys[MW_MAX_SCOPES] = {0};
 	MwScope    *scopes[MW_MAX_SCOPES];
 	MwCounter  *entry[MW_MAX_SCOPES];
 	int			n = limited_of(r, scopes, keys);

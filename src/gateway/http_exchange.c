@@ -199,7 +199,8 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 	curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
 	curl_easy_getinfo(t->easy, CURLINFO_TOTAL_TIME_T, &total_us);
 	curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
-	whole = t->exchanges > 0 && sent >= (curl_off_t) t->body_len;
+	/* about to repeat, libcurl has set its count back */
+	whole = t->exchanges > 0 && (t->died_unused || sent >= (curl_off_t) t->body_len);
 
 	/* a connect timeout shorter than the deadline is a failed connection */
 	r->timed_out = rc == CURLE_OPERATION_TIMEDOUT && total_us / 1000 + 1 >= t->timeout_ms;

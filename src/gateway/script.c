@@ -48,6 +48,12 @@ bad_script(const char *what, const char *hint)
 			 errhint("%s", hint)));
 }
 
+JsonbValue *
+mw_script_get(Jsonb *object, const char *key)
+{
+	return getKeyJsonValueFromContainer(&object->root, key, strlen(key), NULL);
+}
+
 bool
 mw_script_is_null(const JsonbValue *v)
 {
@@ -94,7 +100,7 @@ mw_script_number(const JsonbValue *v)
 int
 mw_script_int(Jsonb *step, const char *where, const char *key, int min, int max, int dflt)
 {
-	JsonbValue *v = mw_json_get(step, key);
+	JsonbValue *v = mw_script_get(step, key);
 	double		d;
 
 	if (v == NULL)
@@ -115,7 +121,7 @@ mw_script_int(Jsonb *step, const char *where, const char *key, int min, int max,
 static void
 want_string(Jsonb *step, const char *where, const char *key)
 {
-	JsonbValue *v = mw_json_get(step, key);
+	JsonbValue *v = mw_script_get(step, key);
 
 	if (v != NULL && v->type != jbvString)
 		bad_script(psprintf("\"%s\" of %s is not a string.", key, where), HINT_STEP);
@@ -146,7 +152,7 @@ check_tool_calls(JsonbValue *v, const char *where)
 					   "Write {\"name\": \"lookup\", \"arguments\": {\"id\": 1}}.");
 		want_string(call, which, "id");
 		want_string(call, which, "arguments_raw");
-		if (mw_json_get(call, "arguments") && mw_json_get(call, "arguments_raw"))
+		if (mw_script_get(call, "arguments") && mw_script_get(call, "arguments_raw"))
 			bad_script(psprintf("%s has both \"arguments\" and \"arguments_raw\".", which),
 					   "\"arguments\" is any JSON value, \"arguments_raw\" the text to send byte for byte; give one.");
 	}
@@ -156,7 +162,7 @@ check_tool_calls(JsonbValue *v, const char *where)
 static void
 check_retry_after(Jsonb *step, const char *where, const char *key)
 {
-	JsonbValue *v = mw_json_get(step, key);
+	JsonbValue *v = mw_script_get(step, key);
 
 	if (v != NULL && v->type != jbvNumeric && v->type != jbvString)
 		bad_script(psprintf("\"%s\" of %s is neither a number nor a string.", key, where),
@@ -166,7 +172,7 @@ check_retry_after(Jsonb *step, const char *where, const char *key)
 static void
 check_headers(Jsonb *step, const char *where)
 {
-	JsonbValue *v = mw_json_get(step, "headers");
+	JsonbValue *v = mw_script_get(step, "headers");
 	JsonbIterator *it;
 	JsonbIteratorToken tok;
 	JsonbValue	item;
@@ -200,31 +206,31 @@ check_step(JsonbValue *v, const char *where)
 	step = mw_json_value_jsonb(v);
 	mw_json_check_keys(step, where, step_keys);
 
-	answer = mw_json_get(step, "text") || mw_json_get(step, "tool_calls");
+	answer = mw_script_get(step, "text") || mw_script_get(step, "tool_calls");
 	status = mw_script_int(step, where, "status", 200, 599, 200) != 200;
-	disconnect = mw_json_get(step, "disconnect") != NULL;
-	raw = mw_json_get(step, "raw") != NULL;
+	disconnect = mw_script_get(step, "disconnect") != NULL;
+	raw = mw_script_get(step, "raw") != NULL;
 	if (answer + status + disconnect + raw != 1)
 		bad_script(psprintf(answer + status + disconnect + raw == 0
 							? "%s says nothing to answer." : "%s says more than one thing to answer.", where),
 				   HINT_STEP);
 
-	m = mw_json_get(step, "text");
+	m = mw_script_get(step, "text");
 	if (!mw_script_is_null(m))
 		want_string(step, where, "text");
-	m = mw_json_get(step, "tool_calls");
+	m = mw_script_get(step, "tool_calls");
 	if (m != NULL)
 		check_tool_calls(m, where);
 
-	if (!status && (mw_json_get(step, "body") || mw_json_get(step, "headers") ||
-					mw_json_get(step, "retry_after") || mw_json_get(step, "retry_after_ms")))
+	if (!status && (mw_script_get(step, "body") || mw_script_get(step, "headers") ||
+					mw_script_get(step, "retry_after") || mw_script_get(step, "retry_after_ms")))
 		bad_script(psprintf("%s has \"body\", \"headers\" or a \"retry_after\", but no \"status\" other than 200.", where),
 				   "Write {\"status\": 429, \"retry_after\": 1}; a whole body with status 200 is {\"raw\": \"...\"}.");
 	check_retry_after(step, where, "retry_after");
 	check_retry_after(step, where, "retry_after_ms");
 	check_headers(step, where);
 
-	m = mw_json_get(step, "disconnect");
+	m = mw_script_get(step, "disconnect");
 	if (m != NULL &&
 		!(m->type == jbvBool && m->val.boolean) &&
 		!(m->type == jbvString && (strcmp(mw_script_string(m), "mid_stream") == 0 ||
@@ -235,7 +241,7 @@ check_step(JsonbValue *v, const char *where)
 	want_string(step, where, "raw");
 	want_string(step, where, "content_type");
 	want_string(step, where, "finish_reason");
-	m = mw_json_get(step, "usage");
+	m = mw_script_get(step, "usage");
 	if (m != NULL && !mw_script_is_object(m) && !(m->type == jbvBool && !m->val.boolean))
 		bad_script(psprintf("\"usage\" of %s is neither an object nor false.", where),
 				   "Write {\"usage\": {\"prompt_tokens\": 10, \"completion_tokens\": 5}}, or false to send none.");
@@ -305,7 +311,7 @@ read_rules(MwScript *s, Jsonb *json)
 		rule = mw_json_value_jsonb(v);
 		mw_json_check_keys(rule, where, rule_keys);
 
-		match = mw_json_get(rule, "match");
+		match = mw_script_get(rule, "match");
 		if (match != NULL && match->type == jbvString && match->val.string.len > 0)
 			s->lists[i].match_text = mw_script_string(match);
 		else if (mw_script_is_object(match))
@@ -314,7 +320,7 @@ read_rules(MwScript *s, Jsonb *json)
 			bad_script(psprintf("\"match\" of %s is neither a text nor an object.", where),
 					   "A text must occur in the last user message; an object must be contained in the request, as with jsonb's @>; without \"match\" the rule always holds.");
 
-		step = mw_json_get(rule, "step");
+		step = mw_script_get(rule, "step");
 		if (step == NULL)
 			bad_script(psprintf("%s has no \"step\".", where), HINT_FORM);
 		check_step(step, psprintf("the step of %s", where));
@@ -351,7 +357,7 @@ mw_script_make(Jsonb *json)
 static const char *
 last_user_text(Jsonb *request)
 {
-	JsonbContainer *messages = mw_script_array(mw_json_get(request, "messages"));
+	JsonbContainer *messages = mw_script_array(mw_script_get(request, "messages"));
 
 	for (int i = messages ? (int) JsonContainerSize(messages) - 1 : -1; i >= 0; i--)
 	{
@@ -366,7 +372,7 @@ last_user_text(Jsonb *request)
 		role = mw_json_get_text(message, "role");
 		if (role == NULL || strcmp(role, "user") != 0)
 			continue;
-		content = mw_json_get(message, "content");
+		content = mw_script_get(message, "content");
 		return mw_script_is_null(content) ? "" : mw_json_content_text(content);
 	}
 	return "";

@@ -64,6 +64,7 @@ extern const MwStep *mw_script_choose(const MwScript *script, const int *used,
 									  Jsonb *request, const char *model, int *list);
 
 /* script.c, for script_play.c too: readers of what was checked */
+extern JsonbValue *mw_script_get(Jsonb *object, const char *key);	/* null too, which mw_json_get takes for absent */
 extern bool mw_script_is_null(const JsonbValue *v); /* absent or null */
 extern bool mw_script_is_object(const JsonbValue *v);
 extern JsonbContainer *mw_script_array(const JsonbValue *v);	/* NULL for anything else */

@@ -56,7 +56,7 @@ static void
 play_status(MwScripted *out, Jsonb *step, int status)
 {
 	JsonbValue *v;
-	JsonbValue *headers = mw_json_get(step, "headers");
+	JsonbValue *headers = mw_script_get(step, "headers");
 	char	   *after = NULL;
 	char	   *after_ms = NULL;
 	int64		ms;
@@ -90,9 +90,9 @@ play_status(MwScripted *out, Jsonb *step, int status)
 			}
 		}
 	}
-	if ((v = mw_json_get(step, "retry_after")) != NULL)
+	if ((v = mw_script_get(step, "retry_after")) != NULL)
 		after = v->type == jbvString ? mw_script_string(v) : mw_script_text(v);
-	if ((v = mw_json_get(step, "retry_after_ms")) != NULL)
+	if ((v = mw_script_get(step, "retry_after_ms")) != NULL)
 		after_ms = v->type == jbvString ? mw_script_string(v) : mw_script_text(v);
 	if (after_ms != NULL)
 	{
@@ -105,7 +105,7 @@ play_status(MwScripted *out, Jsonb *step, int status)
 	if (out->retry_after_ms < 0 && after != NULL)
 		out->retry_after_ms = mw_http_retry_after(after, (int64) time(NULL));
 
-	v = mw_json_get(step, "body");
+	v = mw_script_get(step, "body");
 	if (v != NULL)
 		out->body = v->type == jbvString ? mw_script_string(v) : mw_script_text(v);
 	else
@@ -131,7 +131,7 @@ quarter(const char *s, int len)
 static int64
 derived_prompt_tokens(Jsonb *request)
 {
-	JsonbContainer *messages = mw_script_array(mw_json_get(request, "messages"));
+	JsonbContainer *messages = mw_script_array(mw_script_get(request, "messages"));
 	int			n = messages ? JsonContainerSize(messages) : 0;
 	int64		tokens = 0;
 
@@ -146,14 +146,14 @@ derived_prompt_tokens(Jsonb *request)
 		if (!mw_script_is_object(v))
 			continue;
 		message = mw_json_value_jsonb(v);
-		content = mw_json_get(message, "content");
+		content = mw_script_get(message, "content");
 		text = mw_script_is_null(content) ? NULL : mw_json_content_text(content);
 		tokens += 4 + (text ? quarter(text, strlen(text)) : 0);
-		calls = mw_script_array(mw_json_get(message, "tool_calls"));
+		calls = mw_script_array(mw_script_get(message, "tool_calls"));
 		for (int k = 0; calls != NULL && k < (int) JsonContainerSize(calls); k++)
 		{
 			JsonbValue *c = getIthJsonbValueFromContainer(calls, k);
-			JsonbValue *function = mw_script_is_object(c) ? mw_json_get(mw_json_value_jsonb(c), "function") : NULL;
+			JsonbValue *function = mw_script_is_object(c) ? mw_script_get(mw_json_value_jsonb(c), "function") : NULL;
 			char	   *name = mw_script_is_object(function) ? mw_json_get_text(mw_json_value_jsonb(function), "name") : NULL;
 
 			tokens += 4 + (name ? quarter(name, strlen(name)) : 0);
@@ -165,7 +165,7 @@ derived_prompt_tokens(Jsonb *request)
 static void
 append_usage(StringInfo buf, Jsonb *step, Jsonb *request, int64 completion)
 {
-	JsonbValue *v = mw_json_get(step, "usage");
+	JsonbValue *v = mw_script_get(step, "usage");
 	JsonbValue *in;
 	JsonbValue *out;
 	Jsonb	   *usage;
@@ -185,9 +185,9 @@ append_usage(StringInfo buf, Jsonb *step, Jsonb *request, int64 completion)
 	appendStringInfoString(buf, ", \"usage\": ");
 	appendStringInfoString(buf, mw_script_text(v));
 	usage = mw_json_value_jsonb(v);
-	in = mw_json_get(usage, "prompt_tokens");
-	out = mw_json_get(usage, "completion_tokens");
-	if (mw_json_get(usage, "total_tokens") == NULL &&
+	in = mw_script_get(usage, "prompt_tokens");
+	out = mw_script_get(usage, "completion_tokens");
+	if (mw_script_get(usage, "total_tokens") == NULL &&
 		in != NULL && in->type == jbvNumeric && out != NULL && out->type == jbvNumeric)
 	{
 		buf->data[--buf->len] = '\0';	/* the closing brace */
@@ -198,8 +198,8 @@ append_usage(StringInfo buf, Jsonb *step, Jsonb *request, int64 completion)
 static void
 play_answer(MwScripted *out, Jsonb *step, Jsonb *request, int n)
 {
-	JsonbValue *text = mw_json_get(step, "text");
-	JsonbContainer *calls = mw_script_array(mw_json_get(step, "tool_calls"));
+	JsonbValue *text = mw_script_get(step, "text");
+	JsonbContainer *calls = mw_script_array(mw_script_get(step, "tool_calls"));
 	const char *model = mw_json_get_text(request, "model");
 	const char *finish = mw_json_get_text(step, "finish_reason");
 	int64		completion = 0;
@@ -235,7 +235,7 @@ play_answer(MwScripted *out, Jsonb *step, Jsonb *request, int n)
 			char	   *name = mw_json_get_text(call, "name");
 			char	   *id = mw_json_get_text(call, "id");
 			char	   *args = mw_json_get_text(call, "arguments_raw");
-			JsonbValue *v = mw_json_get(call, "arguments");
+			JsonbValue *v = mw_script_get(call, "arguments");
 
 			if (id == NULL || *id == '\0')
 				id = psprintf("call_%d_%d", n, i);
@@ -284,7 +284,7 @@ mw_script_play(const MwStep *step, Jsonb *request, int n)
 	}
 	else if ((status = mw_script_int(step->json, "the step", "status", 200, 599, 200)) != 200)
 		play_status(out, step->json, status);
-	else if ((v = mw_json_get(step->json, "disconnect")) != NULL)
+	else if ((v = mw_script_get(step->json, "disconnect")) != NULL)
 	{
 		out->answered = "disconnect";
 		if (v->type == jbvString)
@@ -295,7 +295,7 @@ mw_script_play(const MwStep *step, Jsonb *request, int n)
 				out->status = 200;	/* the status line came, the body did not */
 		}
 	}
-	else if ((v = mw_json_get(step->json, "raw")) != NULL)
+	else if ((v = mw_script_get(step->json, "raw")) != NULL)
 	{
 		out->answered = "raw";
 		out->complete = true;

@@ -134,6 +134,14 @@ mw_create_tenant(PG_FUNCTION_ARGS)
 		"INSERT INTO mw.tenant (tenant, settings) VALUES ($1, $2) ON CONFLICT DO NOTHING",
 		2, {TEXTOID, JSONBOID}
 	};
+
+	/* what only the gateway erases; the cache needs no look, its epoch is the purge's */
+	static MwStmt remains = {
+		"SELECT WHERE EXISTS (SELECT FROM mw.attempt AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1)"
+		" OR EXISTS (SELECT FROM mw.spent AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1)"
+		" OR EXISTS (SELECT FROM mw.answer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1)",
+		1, {TEXTOID}
+	};
 	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
 	Jsonb	   *settings = mw_settings_merge(NULL, mw_arg_object(fcinfo, 1, "settings"));
 	MwPolicy	check = {0};
@@ -154,6 +162,12 @@ mw_create_tenant(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_DUPLICATE_OBJECT),
 				errmsg("tenant \"%s\" already exists", tenant),
 				errhint("SELECT mw_alter_tenant(%s, '{...}'); changes its settings.", quote_literal_cstr(tenant)));
+	if (mw_spi_read(&remains, MW_AS_OWNER, values, NULL, 1) > 0)
+		ereport(ERROR,
+				errcode(ERRCODE_OBJECT_IN_USE),
+				errmsg("rows of an earlier tenant \"%s\" are not erased yet", tenant),
+				errdetail("Its ledger and its recorded answers would become the new tenant's."),
+				errhint("Try again in a moment: the gateway erases them after mw_drop_tenant (where mw is preloaded)."));
 	SPI_finish();
 	PG_RETURN_VOID();
 }
@@ -219,7 +233,6 @@ mw_drop_tenant(PG_FUNCTION_ARGS)
 		{"DELETE FROM mw.fake_spent AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.fake_answer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.fake_cache AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
-		{"DELETE FROM mw.fake_claim AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.tenant AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}}
 	};
 	static MwStmt lock = {

@@ -23,11 +23,10 @@
 #include "policy/admin.h"
 #include "policy/settings.h"
 #include "policy/watch.h"
-#include "stage/guardrail.h"
-#include "stage/redact.h"
 #include "util/json.h"
 #include "util/regex.h"
 #include "util/spi.h"
+#include "util/validate.h"
 
 #define MAX_PATTERN	16384		/* bytes */
 #define MAX_WEIGHT	1000.0		/* a text is blocked at a score of 1 */

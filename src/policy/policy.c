@@ -27,10 +27,9 @@
 #include "utils/memutils.h"
 
 #include "policy/policy.h"
+#include "policy/rules.h"
 #include "policy/settings.h"
 #include "policy/watch.h"
-#include "stage/guardrail.h"
-#include "stage/redact.h"
 #include "util/hash.h"
 #include "util/spi.h"
 

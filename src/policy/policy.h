@@ -12,8 +12,8 @@
 
 #include "mw.h"
 
-struct MwRecognizer;			/* stage/redact.h */
-struct MwGuard;					/* stage/guardrail.h */
+struct MwRecognizer;			/* policy/rules.h */
+struct MwGuard;
 
 /* A limit as mw_set_budget wrote it; session: NULL tenant, "*" each session, else one */
 typedef struct MwLimit

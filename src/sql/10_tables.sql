@@ -181,12 +181,10 @@ CREATE INDEX fake_attempt_request ON mw.fake_attempt (tenant, request_id, call_k
 CREATE TABLE mw.fake_spent (LIKE mw.spent INCLUDING DEFAULTS, PRIMARY KEY (tenant, session));
 CREATE TABLE mw.fake_answer (LIKE mw.answer, PRIMARY KEY (tenant, request_id, call_key, nth));
 CREATE TABLE mw.fake_cache (LIKE mw.cache, PRIMARY KEY (tenant, key));
-CREATE TABLE mw.fake_claim (tenant text NOT NULL, request_id text NOT NULL, PRIMARY KEY (tenant, request_id));
 COMMENT ON TABLE mw.fake_attempt IS 'mw.attempt of servers with api ''fake''; rolls back with the caller';
 COMMENT ON TABLE mw.fake_spent IS 'mw.spent of servers with api ''fake''; rolls back with the caller';
 COMMENT ON TABLE mw.fake_answer IS 'mw.answer of servers with api ''fake''; rolls back with the caller';
 COMMENT ON TABLE mw.fake_cache IS 'mw.cache of servers with api ''fake''; rolls back with the caller';
-COMMENT ON TABLE mw.fake_claim IS 'request_ids in use on servers with api ''fake''; the second caller waits on its row';
 
 INSERT INTO mw.secret (key)
 SELECT pg_catalog.decode(pg_catalog.replace(pg_catalog.gen_random_uuid()::text || pg_catalog.gen_random_uuid()::text, '-', ''), 'hex');

@@ -187,3 +187,19 @@ AS 'MODULE_PATHNAME', 'mw_doctor'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE ROWS 20;
 COMMENT ON FUNCTION @extschema@.mw_doctor() IS
 'What is wrong with this installation and how to mend it: a row a check, status ok, warning or error.  For administrators: it looks at servers, roles and settings as the owner, but shows no key and no text of a caller.';
+
+-- The key of this database is made with the extension; the one that a dump brings takes its place.
+CREATE FUNCTION mw.replace_secret()
+RETURNS trigger
+LANGUAGE plpgsql VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	DELETE FROM mw.secret;
+	RETURN NEW;
+END
+$$;
+COMMENT ON FUNCTION mw.replace_secret() IS
+'Row trigger of mw.secret: a restored key replaces the one that CREATE EXTENSION has just made.  Raises 39P01 when called otherwise.';
+CREATE TRIGGER replace_secret BEFORE INSERT ON mw.secret FOR EACH ROW EXECUTE FUNCTION mw.replace_secret();
+ALTER TABLE mw.secret ENABLE ALWAYS TRIGGER replace_secret;

@@ -10,7 +10,7 @@ BEGIN
 	FOREACH t IN ARRAY ARRAY[
 		'tenant', 'tenant_grant', 'budget', 'purge', 'result',
 		'attempt', 'spent', 'answer', 'cache',
-		'fake_attempt', 'fake_spent', 'fake_answer', 'fake_cache', 'fake_claim']
+		'fake_attempt', 'fake_spent', 'fake_answer', 'fake_cache']
 	LOOP
 		EXECUTE pg_catalog.format('ALTER TABLE mw.%I ENABLE ROW LEVEL SECURITY', t);
 		EXECUTE pg_catalog.format('ALTER TABLE mw.%I FORCE ROW LEVEL SECURITY', t);
@@ -60,7 +60,7 @@ GRANT USAGE ON SCHEMA mw TO PUBLIC;
 GRANT SELECT ON
 	mw.tenant, mw.tenant_grant, mw.budget, mw.model, mw.recognizer, mw.guard, mw.purge, mw.result,
 	mw.attempt, mw.spent, mw.answer, mw.cache,
-	mw.fake_attempt, mw.fake_spent, mw.fake_answer, mw.fake_cache, mw.fake_claim,
+	mw.fake_attempt, mw.fake_spent, mw.fake_answer, mw.fake_cache,
 	mw.ledger, mw.usage, mw.budget_status, mw.queue, mw.cache_entries
 TO PUBLIC;
 

@@ -43,7 +43,7 @@ int
 mw_view_hints(const MwView *v)
 {
 	int			hints = 0;
-	int			lone = 0;		/* letters with no letter beside them */
+	int			lone = 0;		/* letters with no letter beside them, two bytes after another such */
 	int			leet = 0;		/* digits and $ @ with letters on both sides */
 	int			percent = 0;
 	int			run = 0;		/* of letters and digits at the end of the last block */
@@ -59,7 +59,8 @@ mw_view_hints(const MwView *v)
 					mark,
 					solid,
 					high;
-		uint64		next_letter;
+		uint64		next_letter,
+					alone;
 
 		mw_block_load(&blk, v->s + at, v->len - at);
 		letter = mw_block_letters(&blk);
@@ -68,7 +69,8 @@ mw_view_hints(const MwView *v)
 		mark = mw_block_range(&blk, '$', '$') | mw_block_range(&blk, '@', '@') | digit;
 		next_letter = at + MW_BLOCK < v->len && is_letter(v->s[at + MW_BLOCK]) ? UINT64CONST(1) << 63 : 0;
 
-		lone += pg_popcount64(letter & ~((letter << 1) | letter_before) & ~((letter >> 1) | next_letter) & ~(high << 1) & ~(high >> 1));
+		alone = letter & ~((letter << 1) | letter_before) & ~((letter >> 1) | next_letter) & ~(high << 1) & ~(high >> 1);
+		lone += pg_popcount64(alone & (alone << 2));
 		leet += pg_popcount64(mark & ((letter << 1) | letter_before) & ((letter >> 1) | next_letter));
 		numbers += pg_popcount64(digit & ~(digit << 1));
 		letter_before = letter >> 63;
@@ -98,7 +100,7 @@ mw_view_hints(const MwView *v)
 			run = solid == ~UINT64CONST(0) ? run + 64 : 63 - pg_leftmost_one_pos64(~solid);
 		}
 	}
-	if (lone >= 8)
+	if (lone >= 4)
 		hints |= MW_HINT_SPACED;
 	if (leet >= 3)
 		hints |= MW_HINT_LEET;

@@ -14,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 
 #include "stage/prefilter.h"
@@ -168,6 +169,26 @@ in_context(const PlanRec *pr, const char *s, int len, int from, int to)
 	return false;
 }
 
+/*
+ * Whether a stronger recogniser has this place already.  Recognisers run in
+ * order of priority, so this saves the look for a context where it would change
+ * nothing; with many spans it is not worth the search.
+ */
+static bool
+covered(const PlanRec *pr, int from, int to, const Found *f)
+{
+	int			i;
+
+	if (f->n > MW_OVERLAP_MAX)
+		return false;
+	for (i = 0; i < f->n; i++)
+		if (f->spans[i].from <= from && f->spans[i].to >= to &&
+			f->spans[i].rec->priority > pr->rec->priority &&
+			(f->spans[i].rec->validator != NULL || pr->validate == NULL))
+			return true;
+	return false;
+}
+
 /* Search s[start..end) with one recogniser. */
 static void
 search(const PlanRec *pr, const char *s, int len, int start, int end, Found *f)
@@ -198,7 +219,8 @@ search(const PlanRec *pr, const char *s, int len, int start, int end, Found *f)
 			}
 			to = from + n;
 		}
-		if (pr->context == NULL || in_context(pr, s, len, from, to))
+		if (pr->context == NULL ||
+			(!covered(pr, from, to, f) && in_context(pr, s, len, from, to)))
 			add_span(f, from, to, pr->rec);
 		at = to;
 	}

@@ -6,21 +6,7 @@
 
 #include "mw.h"
 #include "policy/policy.h"
-
-typedef enum MwGuardMode
-{
-	MW_GUARD_OFF, MW_GUARD_LOG, MW_GUARD_BLOCK
-} MwGuardMode;
-
-/* A row of mw.guard */
-typedef struct MwGuard
-{
-	const char *guard;			/* its name */
-	const char *category;
-	const char *pattern;		/* matched on the normalised view, caseless */
-	double		weight;			/* a text's score is the sum of its guards' weights; block at >= 1 */
-	MwGuardMode mode;
-} MwGuard;
+#include "policy/rules.h"
 
 extern const MwGuard mw_builtin_guards[];
 extern const int mw_nbuiltin_guards;

@@ -28,10 +28,10 @@
 /* words before a number that say it is one */
 #define TEL_WORD \
 	"(?:" \
-	"\\b(?:tele)?(?:ph|f)one?(?:s|n[oa])?\\b|\\btele?fon\\w*|\\btelefono|\\btel\\b|\\btél|\\btlf\\b|\\bmobil[ei]?\\w*|\\bmóvil|\\bcell?(?:ular\\w*)?\\b" \
-	"|\\bportable\\b|\\bhandy\\b|\\bcelular|\\bteléfono|\\btéléphone|\\bnumer[oa]? di tel|\\bfax\\b|\\bsms\\b|\\bwhatsapp\\b|\\bhotline\\b" \
-	"|\\b(?:call|ring|dial|text)\\b(?: (?:me|us|him|her|them))?(?: (?:at|on|back))*" \
-	"|телефон|тел\\b|тел\\.|моб|факс|звоните|電話|携帯|ファックス|手机|手機|电话|號碼|传真|联系方式|전화|휴대폰|연락처|هاتف|جوال|फ़?ोन|โทร" \
+	"\\b(?:(?:tele)?(?:ph|f)one?(?:s|n[oa])?\\b|tel(?:efon|\\b|ef\\w*)|tlf\\b|mobil[ei]?\\w*|cell?(?:ular\\w*)?\\b" \
+	"|portable\\b|handy\\b|num[eé]r[oa]? (?:de |di )?t[eé]l|fax\\b|sms\\b|whatsapp\\b|hotline\\b" \
+	"|(?:call|ring|dial|text)\\b(?: (?:me|us|him|her|them))?(?: (?:at|on|back)){0,2}|t[eé]l|m[oó]vil)" \
+	"|(?=[^\\x00-\\x7f])(?:телефон|тел\\b|тел\\.|моб|факс|звоните|電話|携帯|ファックス|手机|手機|电话|號碼|传真|联系方式|전화|휴대폰|연락처|هاتف|جوال|फ़?ोन|โทร)" \
 	")[^0-9\\n]{0,16}$"
 #define SSN_WORD \
 	"(?:\\bssn\\b|\\bsoc(?:ial)?\\.? ?sec(?:urity)?\\b|\\bseguro social\\b|\\bsocial insurance\\b)[^0-9\\n]{0,24}$"
@@ -40,7 +40,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 {
 	{
 		.type = "EMAIL",
-		.pattern = "(?<![A-Za-z0-9_%+-])(?<![A-Za-z0-9_%+-]\\.)[A-Za-z0-9_%+-](?:['.]?[A-Za-z0-9_%+'-]){0,63}"
+		.pattern = "(?:(?<![A-Za-z0-9_%+-])(?<![A-Za-z0-9_%+-]\\.)[A-Za-z0-9_%+-](?:['.]?[A-Za-z0-9_%+'-]){0,63}|\"[^\"\\n]{1,62}\")"
 		"@(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\\.){1,8}"
 		"(?:xn--[A-Za-z0-9-]{2,58}|[A-Za-z]{2,24})(?![A-Za-z0-9])(?!:[A-Za-z~][A-Za-z0-9_.~-]{0,63}/)",
 		.validator = "email",
@@ -69,7 +69,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 	},
 	{
 		.type = "CC",
-		.pattern = "(?<![A-Za-z0-9])(?<![0-9][.,])[2-6](?:[0-9]{12,18}|[0-9]{0,7}([ \\x{a0}\\x{2011}\\x{2013}-])[0-9]{2,10}(?:\\1[0-9]{2,10}){0,6})(?![A-Za-z0-9])(?!\\.[0-9])",
+		.pattern = "(?<![A-Za-z0-9])(?<![0-9]\\.)[2-6](?:[0-9]{12,18}|[0-9]{0,7}([ \\x{a0}\\x{2011}\\x{2013}-])[0-9]{2,10}(?:\\1[0-9]{2,10}){0,6})(?![A-Za-z0-9])(?!\\.[0-9])",
 		.validator = "cc",
 		.priority = 85,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
@@ -146,7 +146,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		/* anything else only next to a word that names it; a date never */
 		.type = "PHONE",
 		.pattern = "(?<![A-Za-z0-9+])(?<![0-9][./-])(?![0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9]))(?![0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}(?![0-9]))"
-		"\\(?[0-9](?:" TEL_SEP "[0-9]){5,13}[0-9](?![A-Za-z0-9])(?![.:-][0-9])",
+		"\\(?[0-9](?:" TEL_SEP "[0-9]){5,13}[0-9](?![A-Za-z0-9])(?![.:-][0-9A-Za-z])",
 		.validator = "phone",
 		.context = TEL_WORD,
 		.priority = 40,

@@ -6,29 +6,9 @@
 
 #include "mw.h"
 #include "policy/policy.h"
+#include "policy/rules.h"
 #include "util/regex.h"
-
-/* validators: stage/validate.c; s is the match; returns how many of its bytes are a value, 0 for none */
-typedef int (*MwValidator) (const char *s, int len);
-extern MwValidator mw_validator_find(const char *name);	/* luhn, ssn, phone, ... ; NULL when unknown */
-extern const char *mw_validator_names(void);	/* for hints */
-
-typedef enum MwStrategy		/* in order of strictness (invariant 9) */
-{
-	MW_STRATEGY_MASK, MW_STRATEGY_PLACEHOLDER, MW_STRATEGY_HASH, MW_STRATEGY_REDACT, MW_STRATEGY_BLOCK
-} MwStrategy;
-
-/* A row of mw.recognizer */
-typedef struct MwRecognizer
-{
-	const char *type;			/* EMAIL */
-	const char *pattern;
-	const char *validator;		/* NULL: none */
-	const char *context;		/* regular expression of words that must stand near, or NULL */
-	int			priority;		/* higher wins an overlap of equal validation */
-	MwStrategy	strategy;
-	const char *prefilter;		/* what every match contains, or NULL; see stage/prefilter.h */
-} MwRecognizer;
+#include "util/validate.h"
 
 /* The rows that CREATE EXTENSION writes into mw.recognizer: one source for table and postmaster. */
 extern const MwRecognizer mw_builtin_recognizers[];

@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "mb/pg_wchar.h"
+#include "utils/memutils.h"
 
 #include "stage/guardrail.h"
 #include "stage/normalise.h"

@@ -269,7 +269,10 @@ mw_json_parse(const char *s, int len, char **why)
 	JsonSemAction sem = {0};
 	JsonLexContext *lex;
 	char	   *copy;
+	char	   *unused;
 
+	if (why == NULL)
+		why = &unused;
 	*why = NULL;
 	if (len > MW_JSON_MAX_BYTES)
 	{

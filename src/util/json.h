@@ -15,7 +15,7 @@ extern void mw_json_string(StringInfo buf, const char *s, int len);
 extern char *mw_json_canonical(Jsonb *jb);
 
 /*
- * Parse text as jsonb.  Returns NULL with *why set (a palloc'd sentence)
+ * Parse text as jsonb.  Returns NULL with *why (which may be NULL) set, a palloc'd sentence,
  * instead of raising, for what strangers sent; too deep is such a reason.
  */
 extern Jsonb *mw_json_parse(const char *s, int len, char **why);

@@ -10,6 +10,10 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
+#include "lib/stringinfo.h"
+
 #include "util/literals.h"
 
 /* shorter words stand in every text and select nothing */

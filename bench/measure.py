@@ -1,0 +1,621 @@
+#!/usr/bin/env python3
+"""Measures mw's targets side by side with their floors and prints one table (see bench/run).
+
+A target says which scripts (bench/sql/*.sql, run by pgbench) or peers it compares, how many clients there
+are, and how the processes are placed:
+
+  same  client, server, gateway and upstream on CPU 0: what is measured is the work done
+  free  wherever the kernel puts them: what a user sees, wake-ups between processors included
+
+Targets of one placement and number of clients are measured together: in each round every script runs once, so
+that a ratio is always of two neighbours in time.  The ratio of a target is the median of its rounds'; figures
+are medians too.  The machine's speed drifts by tens of per cent within an hour, so nothing but a ratio means much.
+"""
+import collections
+import datetime
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+QUICK = os.environ.get("BENCH_QUICK", "0") not in ("", "0")
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", 3 if QUICK else 7))
+SECONDS = int(os.environ.get("BENCH_SECONDS", 1 if QUICK else 2))
+HIT_PROMPTS = 1000
+
+# ---------- what is sent ----------
+
+
+def prompt(kilobytes):
+    """So many KB, each with an e-mail address, a card, an IP address, a URL, a telephone and a social security number."""
+    text = ""
+    for i in range(kilobytes):
+        part = (f"Ticket of maria{i}@northwind.example, card 4111 1111 1111 1111, from 192.0.2.{44 + i}, see "
+                f"https://northwind.example/tickets/81, phone +1 415 555 0{132 + i}, ssn 536-22-{8145 + i}. ")
+        while len(part) < 1024:
+            part += ("Please summarise what this customer still owes, name every reminder that went out, and say in one "
+                     "sentence what we should do next. ")
+        text += part[:1023] + " "
+    return text
+
+
+PROMPT_1K, PROMPT_10K = prompt(1), prompt(10)
+VARIABLES = {
+    "p": PROMPT_1K,
+    "rows": os.environ.get("BENCH_ROWS", ""),
+    "row": "x" * 500,
+    "url": os.environ.get("BENCH_UPSTREAM", "") + "/chat/completions",
+    "body": json.dumps({"model": "bench-model", "messages": [{"role": "user", "content": PROMPT_1K}]}),
+}
+
+# A name of a run: a script, and what differs from its defaults
+VARIANTS = {
+    "hit_10k": ("hit", {"p": PROMPT_10K}),
+    "copy_10k": ("copy", {"p": PROMPT_10K}),
+    "miss_nosync": ("miss", {}),
+}
+SUPERUSER = {"record"}
+
+# ---------- running things ----------
+
+
+class Failed(Exception):
+    pass
+
+
+def psql(sql, user="postgres"):
+    done = subprocess.run(["psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-U", user, "-c", sql], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(done.stderr.strip().splitlines()[0] if done.stderr else "psql failed")
+    return done.stdout.strip()
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as f:
+        return [int(p) for p in f.read().split()]
+
+
+def cpus(placement):
+    return {0} if placement == "same" else set(range(os.cpu_count()))
+
+
+def place(placement):
+    """Server, gateway and upstream; a client places itself.  Processes that the postmaster forks later inherit it."""
+    postmaster = int(os.environ["BENCH_POSTMASTER"])
+    for pid in [postmaster, *children(postmaster), int(os.environ["BENCH_UPSTREAM_PID"])]:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            try:
+                os.sched_setaffinity(int(task), cpus(placement))
+            except ProcessLookupError:
+                pass
+
+
+def quantile(latencies, q):
+    """Of a Counter of whole microseconds; within one of them the values are taken as evenly spread."""
+    want = sum(latencies.values()) * q
+    below = 0
+    for us in sorted(latencies):
+        if below + latencies[us] >= want:
+            return us - 0.5 + (want - below) / latencies[us]
+        below += latencies[us]
+    return float("nan")
+
+
+def pgbench(name, clients, placement, transactions=None):
+    script, changed = VARIANTS.get(name, (name, {}))
+    if name.endswith("_nosync"):
+        synchronous_commit("off")
+    work = tempfile.mkdtemp(prefix="mw-bench.")
+    try:
+        command = ["pgbench", "-n", "-M", "prepared", "-c", str(clients), "-j", str(min(clients, 2)),
+                   "-U", "postgres" if name in SUPERUSER else "bench_app", "-l", "--log-prefix=log",
+                   "-f", f"{HERE}/sql/{script}.sql"]
+        command += ["-t", str(transactions)] if transactions else ["-T", str(SECONDS)]
+        with open(f"{HERE}/sql/{script}.sql") as f:
+            used = set(re.findall(r"(?<!:):(\w+)", f.read()))
+        for variable, value in {**VARIABLES, **changed}.items():
+            if variable in used:
+                command += ["-D", f"{variable}={value}"]
+        done = subprocess.run(command, cwd=work, capture_output=True, text=True,
+                              preexec_fn=lambda: os.sched_setaffinity(0, cpus(placement)))
+        tps = re.search(r"^tps = ([\d.]+)", done.stdout, re.M)
+        if done.returncode != 0 or not tps:
+            errors = [l for l in done.stderr.splitlines() if "error" in l.lower() or "FATAL" in l] or done.stderr.splitlines()
+            raise Failed(f"{script}: {errors[0] if errors else 'pgbench failed'}")
+        latencies = collections.Counter()
+        for log in os.listdir(work):
+            with open(os.path.join(work, log)) as f:
+                for line in f:
+                    latencies[int(line.split(" ", 3)[2])] += 1
+        return {"p50": quantile(latencies, 0.5), "p99": quantile(latencies, 0.99), "tps": float(tps.group(1))}
+    finally:
+        shutil.rmtree(work)
+        if name.endswith("_nosync"):
+            synchronous_commit("local")
+
+
+def synchronous_commit(value):
+    psql(f"ALTER SYSTEM SET mw.synchronous_commit = {value}")
+    psql("SELECT pg_reload_conf()")
+    time.sleep(0.2)
+
+
+class Peer:
+    """A program that measures itself: a line "CASE N" in, a line of JSON out."""
+
+    def __init__(self, command, cwd, calls):
+        self.calls = calls
+        self.process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, env={**os.environ, "BENCH_PROMPT": PROMPT_1K, "NODE_ENV": "production",
+                                                        "LANGSMITH_TRACING": "false"})
+
+    def ask(self, case, placement=None, calls=None):
+        if placement:
+            for task in os.listdir(f"/proc/{self.process.pid}/task"):
+                os.sched_setaffinity(int(task), cpus(placement))
+        self.process.stdin.write(f"{case} {calls or self.calls}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise Failed(f"{case}: " + (self.process.stderr.read().strip().splitlines() or ["the peer ended"])[0])
+        return json.loads(answer)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.terminate()
+        self.process.wait()
+
+
+PEERS = {}
+
+
+def peer_of(name):
+    """python:… and node:… ; None where it is not here"""
+    kind = name.split(":")[0]
+    if kind not in PEERS:
+        if kind == "python":
+            PEERS[kind] = Peer([sys.executable, f"{HERE}/peers/seed_layers.py"], HERE, 1000 if QUICK else 4000)
+        elif os.environ.get("BENCH_NODE"):
+            PEERS[kind] = Peer(["node", "peers.mjs"], os.environ["BENCH_NODE"], 50 if QUICK else 200)
+        else:
+            PEERS[kind] = None
+    return PEERS[kind]
+
+
+def run_one(name, clients, placement, warm=False):
+    if ":" not in name:
+        return pgbench(name, clients, placement, transactions=100 if warm else None)
+    peer = peer_of(name)
+    if peer is None:
+        raise Failed("peer not here")
+    return peer.ask(name.split(":")[1], placement, calls=30 if warm else None)
+
+
+def measure(names, clients, placement):
+    """{name: a sample a round}, or {name: Failed}"""
+    samples = {n: [] for n in names}
+    print(f"\n{placement}, {clients} client{'s' if clients > 1 else ''}, {ROUNDS} rounds of {', '.join(names)}", flush=True)
+    for round in range(-1, ROUNDS):		# the first is to warm up
+        line = []
+        place(placement)
+        for n in names:
+            if isinstance(samples[n], Failed):
+                continue
+            try:
+                sample = run_one(n, clients, placement, warm=round < 0)
+                if round >= 0:
+                    samples[n].append(sample)
+                line.append(f"{n} {sample['p50']:.1f}" if clients == 1 else f"{n} {sample['tps']:.0f}")
+            except Failed as e:
+                samples[n] = e
+                print(f"  {n} failed: {e}", flush=True)
+        if round >= 0:
+            print(f"  {round + 1}: {'  '.join(line)}", flush=True)
+    return samples
+
+
+# ---------- targets ----------
+
+Row = collections.namedtuple("Row", "target what floor mw ratio bar ambition met")
+TARGETS = {}	# id: (what, placement, clients, names, function)
+
+
+def target(id, what, placement=None, clients=0, names=()):
+    def add(f):
+        TARGETS[id] = (what, placement, clients, names, f)
+        return f
+    return add
+
+
+def figure(x, unit):
+    return (f"{x:,.0f}" if x >= 1000 else f"{x:.0f}" if x >= 100 else f"{x:.1f}") + (f" {unit}" if unit else "")
+
+
+def judged(value, bar, ambition, more):
+    ok = (lambda limit: value >= limit) if more else (lambda limit: value <= limit)
+    return "ambition" if ok(ambition) else "bar" if ok(bar) else "**no**"
+
+
+def share(limit):
+    """1/12 for a limit that is one, 1.5x else"""
+    return f"1/{round(1 / limit)}" if limit < 0.3 and abs(1 / limit - round(1 / limit)) < 0.01 else f"{limit:g}x"
+
+
+def ratio_row(id, what, samples, floor, mw, bar, ambition, unit="us", more=False, floor_name=None, of=None):
+    """floor and mw: (name, field), or functions of a round's {name: sample}"""
+    def values(f):
+        if callable(f):
+            return [f({n: samples[n][i] for n in samples if not isinstance(samples[n], Failed)}) for i in range(ROUNDS)]
+        return [s[f[1]] for s in samples[f[0]]]
+
+    for n in of or [f[0] for f in (floor, mw) if not callable(f)]:
+        if isinstance(samples[n], Failed):
+            return Row(id, what, floor_name or "", "", str(samples[n]), "", "", "–")
+    floors, mws = values(floor), values(mw)
+    ratios = sorted(m / f for f, m in zip(floors, mws))
+    r = statistics.median(ratios)
+
+    def spelt(x):
+        return f"{x:.2f}x" if x >= 0.1 else f"{x:.3f}x (1/{1 / x:.0f})"
+    sign = "≥" if more else "≤"
+    name = floor_name or floor[0]
+    return Row(id, what, f"{name} {figure(statistics.median(floors), unit)}", figure(statistics.median(mws), unit),
+               f"{spelt(r)} [{ratios[0]:.2g}–{ratios[-1]:.2g}]", f"{sign} {share(bar)}", f"{sign} {share(ambition)}",
+               judged(r, bar, ambition, more))
+
+
+@target("B1", "cache hit through all six stages", "same", 1, ["lookup", "hit", "ask", "roles", "hit_roles"])
+def b1(s):
+    lookup = "look-up by primary key under RLS, 1M rows:"
+    yield ratio_row("B1", "hit, mw_invoke, p50", s, ("lookup", "p50"), ("hit", "p50"), 1.5, 1.2, floor_name=lookup)
+    yield ratio_row("B1 p99", "the same, p99", s, ("lookup", "p99"), ("hit", "p99"), 2, 2, floor_name=lookup)
+    yield ratio_row("B1 ask", "hit, mw_ask", s, ("lookup", "p50"), ("ask", "p50"), 1.5, 1.2, floor_name=lookup)
+    yield ratio_row("B1 roles", "hit, mw_invoke, another role each call (SET ROLE taken off)", s, ("lookup", "p50"),
+                    lambda r: (r["hit_roles"]["p50"] - r["roles"]["p50"]) / 2, 1.5, 1.2, floor_name=lookup + " (one role)",
+                    of=["lookup", "roles", "hit_roles"])
+
+
+@target("B2", "hits, 8 clients", "free", 8, ["lookup", "hit"])
+def b2(s):
+    yield ratio_row("B2", "hits of 8 clients, free", s, ("lookup", "tps"), ("hit", "tps"), 0.75, 1.0, "/s", more=True,
+                    floor_name="the same look-up, 8 clients:")
+
+
+@target("B3", "hit, 10 KB prompt", "same", 1, ["copy_10k", "hit_10k"])
+def b3(s):
+    yield ratio_row("B3", "hit, 10 KB prompt", s, ("copy_10k", "p50"), ("hit_10k", "p50"), 2.5, 1.5,
+                    floor_name="C function that copies the prompt:")
+
+
+@target("B4", "all layers over a no-op", "same", 1, ["noop", "hit", "python:five"])
+def b4(s):
+    yield ratio_row("B4", "all layers of a hit, a C no-op taken off", s, ("python:five", "p50"),
+                    lambda r: r["hit"]["p50"] - r["noop"]["p50"], 0.2, 0.1,
+                    floor_name="reference design's five Python layers, no framework:", of=["noop", "hit", "python:five"])
+
+
+@target("B5", "hit against LangChain with the same guarantees", "same", 1, ["hit", "node:lcel_pg_hit", "node:agent_pg_hit"])
+def b5(s):
+    yield ratio_row("B5 LCEL", "hit", s, ("node:lcel_pg_hit", "p50"), ("hit", "p50"), 1 / 12, 1 / 20, floor_name="LCEL + PostgreSQL (node):")
+    yield ratio_row("B5 agent", "hit", s, ("node:agent_pg_hit", "p50"), ("hit", "p50"), 1 / 150, 1 / 300,
+                    floor_name="createAgent + PostgreSQL (node):")
+
+
+@target("B5f", "the same, free", "free", 1, ["hit", "node:lcel_pg_hit", "node:agent_pg_hit"])
+def b5f(s):
+    yield ratio_row("B5f LCEL", "hit, free", s, ("node:lcel_pg_hit", "p50"), ("hit", "p50"), 1 / 4, 1 / 7,
+                    floor_name="LCEL + PostgreSQL (node):")
+    yield ratio_row("B5f agent", "hit, free", s, ("node:agent_pg_hit", "p50"), ("hit", "p50"), 1 / 50, 1 / 80,
+                    floor_name="createAgent + PostgreSQL (node):")
+
+
+@target("B6", "hit against an in-process Map", "free", 1, ["hit", "node:lcel_hit", "node:mw_hit"])
+def b6(s):
+    lcel = "LCEL, cache in the process (node):"
+    yield ratio_row("B6", "hit, free", s, ("node:lcel_hit", "p50"), ("hit", "p50"), 0.6, 0.4, floor_name=lcel)
+    yield ratio_row("B6n", "hit called from node, free", s, ("node:lcel_hit", "p50"), ("node:mw_hit", "p50"), 1.0, 0.8, floor_name=lcel)
+
+
+@target("B7", "what a miss adds, against LangChain", "same", 1, ["http_keep", "miss", "node:sdk", "node:lcel_pg_miss", "node:agent_pg_miss"])
+def b7(s):
+    for id, case, name, bar, ambition in (("B7 agent", "node:agent_pg_miss", "createAgent + PostgreSQL", 0.06, 0.035),
+                                          ("B7 LCEL", "node:lcel_pg_miss", "LCEL + PostgreSQL", 0.35, 0.2)):
+        yield ratio_row(id, "miss less a direct call", s, lambda r: r[case]["p50"] - r["node:sdk"]["p50"],
+                        lambda r: r["miss"]["p50"] - r["http_keep"]["p50"], bar, ambition, floor_name=f"{name} (node) less the SDK:",
+                        of=["http_keep", "miss", "node:sdk", case])
+
+
+@target("B8", "miss, two durable writes", "same", 1, ["insert", "miss", "miss_nosync"])
+def b8(s):
+    yield ratio_row("B8", "miss: two durable writes, 0 ms model, cache filled", s, ("insert", "p50"), ("miss", "p50"), 3.2, 2.5,
+                    floor_name="one INSERT + commit:")
+    yield ratio_row("B8 nosync", "the same, mw.synchronous_commit = off", s, ("insert", "p50"), ("miss_nosync", "p50"), 3.2, 2.5,
+                    floor_name="one INSERT + commit (durable):")
+
+
+@target("B15", "autonomous write", "same", 1, ["insert", "record"])
+def b15(s):
+    yield ratio_row("B15", "outcome recorded by the gateway", s, ("insert", "p50"), ("record", "p50"), 1.3, 1.15, floor_name="one INSERT + commit:")
+
+
+@target("B16", "autonomous writes, 8 clients", "free", 8, ["insert", "record"])
+def b16(s):
+    yield ratio_row("B16", "outcomes recorded, 8 clients, free", s, ("insert", "tps"), ("record", "tps"), 0.85, 1.0, "/s", more=True,
+                    floor_name="INSERT + commit, 8 clients:")
+
+
+@target("B16x32", "autonomous writes, 32 clients", "free", 32, ["insert", "record"])
+def b16x32(s):
+    yield ratio_row("B16 x32", "the same, 32 clients", s, ("insert", "tps"), ("record", "tps"), 1.0, 1.5, "/s", more=True,
+                    floor_name="INSERT + commit, 32 clients:")
+
+
+@target("B17", "8 clients on one session's budget", "free", 8, ["miss_own", "miss", "count_own", "count_one"])
+def b17(s):
+    yield ratio_row("B17", "misses of 8 clients on one session's tokens, free", s, ("miss_own", "tps"), ("miss", "tps"), 0.9, 1.0, "/s",
+                    more=True, floor_name="on 8 sessions' tokens:")
+    yield ratio_row("B17 hits", "hits of 8 clients on one session's requests, free", s, ("count_own", "tps"), ("count_one", "tps"), 0.9, 1.0,
+                    "/s", more=True, floor_name="on 8 sessions' requests:")
+
+
+@target("B21", "one model call in SQL", "same", 1, ["http_fresh", "http_keep", "miss", "miss_nosync"])
+def b21(s):
+    fresh = "HTTP client in a backend, new connection (as pgsql-http):"
+    yield ratio_row("B21", "model call in SQL, all stages and two durable writes", s, ("http_fresh", "p50"), ("miss", "p50"), 1 / 3, 1 / 5, floor_name=fresh)
+    yield ratio_row("B21 nosync", "the same, mw.synchronous_commit = off", s, ("http_fresh", "p50"), ("miss_nosync", "p50"), 1 / 3, 1 / 5,
+                    floor_name=fresh)
+    yield ratio_row("B21 kept", "the same, mw.synchronous_commit = off", s, ("http_keep", "p50"), ("miss_nosync", "p50"), 1, 1,
+                    floor_name="the same client, connection kept (no bar):")._replace(bar="", ambition="", met="–")
+
+
+# ---------- those that pgbench cannot ask ----------
+
+
+class Psql:
+    """One session whose statements are sent as they come"""
+
+    def __init__(self, user="bench_app"):
+        self.process = subprocess.Popen(["psql", "-qAtX", "-U", user, "-v", "VERBOSITY=terse"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+
+    def send(self, text):
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+
+    def line(self):
+        return self.process.stdout.readline().rstrip("\n")
+
+    def ask(self, sql):
+        self.send(sql)
+        return self.line()
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def quoted(text):
+    return "'" + text.replace("'", "''") + "'"
+
+
+SLOW_CALLS = {
+    "mw": f"SELECT mw_invoke('bench', 's1', {quoted(PROMPT_1K)}, model => 'slow:bench-model', options => '{{\"cache\": \"off\"}}')",
+    "floor": f"SELECT floor_http('{os.environ.get('BENCH_SLOW', '')}/chat/completions', '{{}}', false)",
+}
+
+
+def cancelled(call, way):
+    """Milliseconds from the cancel to the statement's end, by the server's clock"""
+    clock = "extract(epoch FROM clock_timestamp()) * 1000"
+    s = Psql()
+    pid = s.ask("SELECT pg_backend_pid();")
+    if way == "timeout":
+        s.ask("SET statement_timeout = 500; SELECT 1;")
+    s.send(f"SELECT {clock} AS t0 \\gset")
+    s.send(f"{SLOW_CALLS[call]};\nSELECT {clock}, :t0;")
+    if way == "cancel":
+        time.sleep(0.5)
+        begin = float(psql(f"SELECT {clock} FROM pg_cancel_backend({pid})"))
+    said = s.line()
+    end, t0 = (float(x) for x in s.line().split("|"))
+    s.end()
+    if "cancel" not in said:
+        raise Failed(f"{call}: {said}")
+    return end - (begin if way == "cancel" else t0 + 500)
+
+
+@target("B22", "cancel and statement_timeout during a call to an 8 s upstream")
+def b22(_):
+    place("free")
+    for way, what in (("cancel", "pg_cancel_backend"), ("timeout", "statement_timeout")):
+        took = {c: [cancelled(c, way) for _ in range(ROUNDS)] for c in ("floor", "mw")}
+        mw = statistics.median(took["mw"])
+        yield Row(f"B22 {way}", f"{what} during a call to an 8 s model: to the statement's end",
+                  f"HTTP client in a backend {statistics.median(took['floor']):.1f} ms", f"{mw:.1f} ms",
+                  f"[{min(took['mw']):.1f}–{max(took['mw']):.1f} ms]", "≤ 20 ms", "≤ 5 ms", judged(mw, 20, 5, False))
+
+
+def private_kb(pid):
+    """Pages that this process alone has; without those of shared memory, which are the server's"""
+    total = shared = 0
+    with open(f"/proc/{pid}/smaps") as f:
+        for line in f:
+            fields = line.split()
+            if re.match(r"[0-9a-f]+-[0-9a-f]+$", fields[0]):
+                mapping_shared = fields[1][3] == "s"
+            elif fields[0] in ("Private_Clean:", "Private_Dirty:"):
+                total += int(fields[1])
+                shared += int(fields[1]) if mapping_shared else 0
+    return total - shared, total
+
+
+@target("B25", "private memory of a backend")
+def b25(_):
+    place("free")
+    s = Psql()
+    pid = int(s.ask("SELECT pg_backend_pid();"))
+    fresh = private_kb(pid)
+    invoke = "SELECT length(mw_invoke('bench', 's1', {})::text);"
+    for i in range(20):
+        s.ask(invoke.format(quoted(PROMPT_1K + "b")))
+    hit = private_kb(pid)
+    for i in range(20):
+        word = "".join(chr(103 + int(c)) for c in f"{time.time_ns()}")
+        s.ask(invoke.format(quoted(PROMPT_1K + word)))
+    miss = private_kb(pid)
+    s.end()
+    node = "node createAgent worker: peer not here"
+    mb, ratio = miss[0] / 1024, ""
+    peer = peer_of("node:rss")
+    if peer:
+        peer.ask("agent_pg_miss", calls=200 if QUICK else 2000)
+        rss = peer.ask("rss")["mb"]
+        node, ratio = f"node createAgent worker {rss:.0f} MB", f"{mb / rss * 100:.1f} % of it; "
+    yield Row("B25", "private memory of a backend after hits and misses", node, f"{mb:.1f} MB",
+              f"{ratio}fresh {fresh[0] / 1024:.1f}, after hits {hit[0] / 1024:.1f} MB; with pages of shared memory that no other process "
+              f"has touched {miss[1] / 1024:.1f}", "≤ 10 MB", "≤ 5 MB", judged(mb, 10, 5, False))
+
+
+@target("B26", "first invoke in a fresh backend")
+def b26(_):
+    place("same")
+    calls = {"hit": f"SELECT mw_invoke('bench', 's1', {quoted(PROMPT_1K + 'b')})",
+             "lookup": "SELECT answer FROM bench.kv WHERE tenant = 'bench' AND key = decode(md5('100'), 'hex')"}
+    first, warm = {c: [] for c in calls}, {c: [] for c in calls}
+    for _ in range(3 * ROUNDS):
+        for c, sql in calls.items():
+            text = "\\timing on\n" + f"{sql} \\g /dev/null\n" * 11
+            done = subprocess.run(["psql", "-AtX", "-U", "bench_app"], input=text, capture_output=True, text=True,
+                                  preexec_fn=lambda: os.sched_setaffinity(0, {0}))
+            took = [float(t) for t in re.findall(r"^Time: ([\d.]+) ms", done.stdout, re.M)]
+            if len(took) != 11:
+                raise Failed(f"{c}: {done.stderr.strip().splitlines()[0] if done.stderr else 'no time'}")
+            first[c].append(took[0])
+            warm[c].append(statistics.median(took[1:]))
+    f, w = {c: statistics.median(first[c]) for c in calls}, {c: statistics.median(warm[c]) for c in calls}
+    more = f["hit"] - w["hit"]
+    yield Row("B26", "first invoke (a hit) in a fresh backend, preloaded", f"warm invoke {w['hit']:.2f} ms", f"{f['hit']:.2f} ms",
+              f"+{more:.2f} ms (a first look-up: +{f['lookup'] - w['lookup']:.2f} ms)", "≤ +5 ms", "≤ +1 ms", judged(more, 5, 1, False))
+
+
+# ---------- all of it ----------
+
+
+def chosen(arguments):
+    for a in arguments:
+        if a not in TARGETS:
+            sys.exit(f"measure: no target {a}; there are {', '.join(TARGETS)}")
+    return arguments or list(TARGETS)
+
+
+def sanity():
+    """What is called a hit is one, and every layer is on"""
+    found = json.loads(psql(f"SELECT mw_redact({quoted(PROMPT_1K)}, 'bench')->'map'", "bench_app"))
+    missing = {"EMAIL", "PHONE", "SSN", "CC"} - {re.match(r"<([A-Z]+)_", k).group(1) for k in found}
+    if missing:
+        raise Failed(f"the prompt's {', '.join(sorted(missing))} is not found by mw_redact")
+    for size, text in (("1 KB", PROMPT_1K), ("10 KB", PROMPT_10K)):
+        for tenant in ("bench", "requests"):
+            fill = (f"SELECT count(mw_invoke('{tenant}', 's1', {quoted(text)} || translate(k::text, '0123456789', 'abcdefghij'))) "
+                    f"FROM generate_series(0, {HIT_PROMPTS - 1}) AS k")
+            psql(fill, "bench_app")
+            was = psql(f"SELECT mw_invoke('{tenant}', 's1', {quoted(text + 'b')})->>'cache'", "bench_app")
+            if was != "hit":
+                raise Failed(f"a call that should be a hit ({size}) is: {was}")
+            if tenant == "bench" and size == "10 KB":
+                break
+    was = psql(f"SELECT mw_invoke('bench', 's1', {quoted(PROMPT_1K)} || translate(md5(random()::text), '0123456789', 'ghijklmnop'))->>'cache'", "bench_app")
+    if was != "miss":
+        raise Failed(f"a call that should be a miss is: {was}")
+
+
+def machine():
+    model = "unknown processor"
+    with open("/proc/cpuinfo") as f:
+        for line in f:
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    with open("/proc/meminfo") as f:
+        memory = int(f.readline().split()[1]) / 1048576
+    return f"{os.cpu_count()} × {model}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}"
+
+
+def versions():
+    v = ["PostgreSQL " + psql("SHOW server_version").split()[0], "mw " + psql("SELECT extversion FROM pg_extension WHERE extname = 'mw'"),
+         "Python " + platform.python_version()]
+    if os.environ.get("BENCH_NODE"):
+        v.append("node " + subprocess.run(["node", "--version"], capture_output=True, text=True).stdout.strip().lstrip("v"))
+        with open(f"{HERE}/peers/package.json") as f:
+            v += [f"{n} {x}" for n, x in json.load(f)["dependencies"].items() if "langchain" in n or n in ("openai", "pg")]
+    return ", ".join(v)
+
+
+def table(rows):
+    head = Row("target", "what", "floor", "mw", "ratio [lowest–highest round]", "bar", "ambition", "met")
+    lines = ["| " + " | ".join(r) + " |" for r in [head, *rows]]
+    lines.insert(1, "| " + " | ".join("---" for _ in head) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["--list"]:
+        for id, (what, *_) in TARGETS.items():
+            print(f"{id:8} {what}")
+        return
+    if arguments[:1] == ["--check"]:
+        chosen(arguments[1:])
+        return
+    ids = chosen(arguments)
+
+    load = os.getloadavg()[0]
+    place("free")
+    sanity()
+    groups = {}
+    for id in ids:
+        _, placement, clients, names, _ = TARGETS[id]
+        group = groups.setdefault((placement or "", clients), [])
+        group += [n for n in names if n not in group]
+    samples = {g: measure(names, g[1], g[0]) if names else {} for g, names in sorted(groups.items(), key=lambda g: g[0][1])}
+
+    rows = []
+    for id in ids:
+        what, placement, clients, _, f = TARGETS[id]
+        try:
+            rows += list(f(samples[placement or "", clients]))
+        except (Failed, ValueError, OSError) as e:
+            rows.append(Row(id, what, "", "", f"failed: {e}", "", "", "–"))
+    for p in PEERS.values():
+        if p:
+            p.end()
+
+    out = f"""{table(rows)}
+
+- {datetime.date.today().isoformat()}; {machine()}; {versions()}.
+- {ROUNDS} rounds of {SECONDS} s, interleaved: in each round every script runs once, and a ratio is of two runs of the same round. Ratio: the median of the
+  rounds' ratios; figures: medians of p50 (of transactions per second where /s). Load of the machine before: {load:.1f} on {os.cpu_count()} processors.
+- One client, client, server, gateway and upstream on one processor, where a row does not say "free". 1 KB prompt with an e-mail address, card, IP address, URL,
+  telephone and social security number; a role without BYPASSRLS; pgbench -M prepared over a socket; fsync and synchronous_commit on; upstream of 0 ms.
+- Only ratios mean anything: the same row moves by tens of per cent within an hour."""
+    print("\n" + out)
+    if not arguments and not QUICK:
+        with open(f"{HERE}/RESULTS.md", "w") as f:
+            f.write(f"# Speed: the targets beside their floors\n\nWritten by `make bench`; what the rows mean, and how they are measured: `bench/README.md`.\n\n{out}\n")
+        print(f"\nwritten to {os.path.relpath(f'{HERE}/RESULTS.md')}")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        main()
+    except Failed as e:
+        sys.exit(f"bench: {e}")

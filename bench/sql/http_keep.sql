@@ -1,0 +1,1 @@
+SELECT floor_http(:url, :body, true);

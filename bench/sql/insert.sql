@@ -1,0 +1,1 @@
+INSERT INTO bench.ledger (payload) VALUES (:row);

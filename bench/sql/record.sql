@@ -1,0 +1,1 @@
+SELECT mw.bench_record('bench', 1);

@@ -1,0 +1,2 @@
+SET ROLE bench_a;
+SET ROLE bench_b;

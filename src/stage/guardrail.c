@@ -1,0 +1,506 @@
+/*
+ * guardrail.c - judging one text, and the stage around it.
+ *
+ * A text is judged on its normalised view and, where that hints at more, on
+ * views with one hiding trick undone.  On each view one automaton looks for the
+ * words that the guards' patterns require, and only the patterns whose words
+ * occurred are run; most honest prompts run none.  What is made of a policy's
+ * guards hangs on the policy (guard_plan); for the built-in rows it is made once
+ * a process, in the postmaster where mw is preloaded.
+ *
+ * The verdict: the weights of the guards that matched, each once, are added up;
+ * 1 and more of guards in mode block is a block.  A pattern that exhausts its
+ * match limit counts as matched: only a text made for it does that.
+ *
+ * Judged is what the caller gave: user, assistant and tool messages.  System
+ * text is the operator's and never judged.  User texts are wrapped as data.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "port/pg_bitutils.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/numeric.h"
+
+#include "stage/guardrail.h"
+#include "stage/normalise.h"
+#include "stage/stages.h"
+#include "util/json.h"
+#include "util/literals.h"
+#include "util/regex.h"
+
+/* how often a decoded piece is decoded again */
+#define MW_DECODE_DEPTH		2
+/* pieces looked at in one text */
+#define MW_DECODE_PIECES	64
+/* weights are decimals: 0.5 + 0.25 + 0.25 is 1 */
+#define MW_BLOCK_AT			0.999999
+
+/* beyond the guards there are words that only ask for another view */
+enum
+{
+	WORD_ROT13, WORD_REVERSED, NEXTRA
+};
+
+static const struct
+{
+	const char *word;
+	int			asks;
+}			extra_words[] =
+{
+	{"rot13", WORD_ROT13}, {"rot-13", WORD_ROT13}, {"vtaber", WORD_ROT13}, {"cerivbhf", WORD_ROT13},
+	{"vafgehpgvbaf", WORD_ROT13}, {"qvfertneq", WORD_ROT13},
+	{"erongi", WORD_REVERSED}, {"snoitcurtsni", WORD_REVERSED}, {"dragersid", WORD_REVERSED},
+	{"tpmorp metsys", WORD_REVERSED},
+};
+
+typedef struct GuardPlan
+{
+	int			nguards;
+	int			nwords;			/* 64-bit words of a set of ids */
+	MwRegex   **re;				/* NULL: mode off */
+	uint64	   *always;			/* guards without required words */
+	MwWords    *words;
+} GuardPlan;
+
+/* of the built-in rows; process-lifetime, inherited from the postmaster */
+static GuardPlan *builtin_plan = NULL;
+
+static GuardPlan *
+make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
+{
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "mw guard plan", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	GuardPlan  *plan = palloc0(sizeof(GuardPlan));
+	List	   *words = NIL;
+	List	   *ids = NIL;
+	char	  **w;
+	int		   *id;
+	int			n;
+	int			i;
+
+	plan->nguards = nguards;
+	plan->nwords = (nguards + NEXTRA + 63) / 64;
+	plan->re = palloc0(sizeof(MwRegex *) * Max(1, nguards));
+	plan->always = palloc0(sizeof(uint64) * plan->nwords);
+
+	MemoryContextSwitchTo(work);
+	for (i = 0; i < nguards; i++)
+	{
+		char	   *why = NULL;
+		List	   *req;
+		ListCell   *lc;
+
+		if (guards[i].mode == MW_GUARD_OFF)
+			continue;
+		plan->re[i] = mw_regex_get(guards[i].pattern, MW_REGEX_CASELESS, &why);
+		if (plan->re[i] == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("invalid pattern of the guard \"%s\"", guards[i].guard),
+					 errdetail("%s.", why),
+					 errhint("SELECT mw_alter_guard(%s, '{\"pattern\": \"…\"}')",
+							 quote_literal_cstr(guards[i].guard))));
+		req = mw_required_literals(guards[i].pattern);
+		if (req == NIL)
+			plan->always[i / 64] |= UINT64CONST(1) << (i % 64);
+		foreach(lc, req)
+		{
+			words = lappend(words, lfirst(lc));
+			ids = lappend_int(ids, i);
+		}
+	}
+	for (i = 0; i < (int) lengthof(extra_words); i++)
+	{
+		words = lappend(words, unconstify(char *, extra_words[i].word));
+		ids = lappend_int(ids, nguards + extra_words[i].asks);
+	}
+	n = list_length(words);
+	w = palloc(sizeof(char *) * n);
+	id = palloc(sizeof(int) * n);
+	for (i = 0; i < n; i++)
+	{
+		w[i] = list_nth(words, i);
+		id[i] = list_nth_int(ids, i);
+	}
+	MemoryContextSwitchTo(cxt);
+	plan->words = mw_words_make(w, id, n, nguards + NEXTRA);
+	if (plan->words == NULL)	/* thousands of guards: run them all */
+		memset(plan->always, 0xff, sizeof(uint64) * plan->nwords);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+	return plan;
+}
+
+/* Whether a policy's guards are the built-in ones, pattern by pattern. */
+static bool
+is_builtin(const MwPolicy *policy)
+{
+	int			i;
+
+	if (policy->nguards != mw_nbuiltin_guards)
+		return false;
+	if (policy->guards == mw_builtin_guards)
+		return true;
+	for (i = 0; i < policy->nguards; i++)
+		if (policy->guards[i].mode == MW_GUARD_OFF ||
+			strcmp(policy->guards[i].pattern, mw_builtin_guards[i].pattern) != 0)
+			return false;
+	return true;
+}
+
+static inline GuardPlan *
+get_plan(const MwPolicy *policy)
+{
+	if (policy->guard_plan == NULL)
+	{
+		GuardPlan  *plan;
+
+		if (is_builtin(policy))
+		{
+			mw_guard_prewarm();
+			plan = builtin_plan;
+		}
+		else
+			plan = make_plan(policy->guards, policy->nguards, policy->cxt);
+		((MwPolicy *) policy)->guard_plan = plan;
+	}
+	return policy->guard_plan;
+}
+
+/* mw_guard_prewarm makes the plan of the built-in rows, once a process. */
+void
+mw_guard_prewarm(void)
+{
+	if (builtin_plan == NULL)
+		builtin_plan = make_plan(mw_builtin_guards, mw_nbuiltin_guards, TopMemoryContext);
+}
+
+/* ---------- judging ---------- */
+
+typedef struct Judging
+{
+	const MwPolicy *policy;
+	GuardPlan  *plan;
+	MwVerdict  *out;
+	uint64	   *hit;			/* guards that matched already */
+	int			pieces;			/* decoded so far */
+} Judging;
+
+static inline int
+origin(const MwView *v, int i)
+{
+	return v->map ? v->map[i] : i;
+}
+
+/* Run the guards on one view; asks receives which further views its words ask for. */
+static void
+judge_view(Judging *j, const MwView *v, int *asks)
+{
+	GuardPlan  *plan = j->plan;
+	uint64		small[8] = {0};
+	uint64	   *found = plan->nwords <= (int) lengthof(small) ? small : palloc0(sizeof(uint64) * plan->nwords);
+	int			k;
+
+	if (plan->words)
+		(void) mw_words_find(plan->words, v->s, v->len, found);
+	for (k = 0; k < NEXTRA; k++)
+	{
+		int			id = plan->nguards + k;
+
+		if (asks && (found[id / 64] >> (id % 64)) & 1)
+			*asks |= 1 << k;
+		found[id / 64] &= ~(UINT64CONST(1) << (id % 64));
+	}
+	for (k = 0; k < plan->nwords; k++)
+	{
+		uint64		run = (found[k] | plan->always[k]) & ~j->hit[k];
+
+		while (run)
+		{
+			int			i = k * 64 + pg_rightmost_one_pos64(run);
+			int			from,
+						to,
+						rc;
+
+			run &= run - 1;
+			if (i >= plan->nguards || plan->re[i] == NULL)
+				continue;
+			rc = mw_regex_find(plan->re[i], v->s, v->len, 0, &from, &to);
+			if (rc == 0)
+				continue;
+			if (rc < 0)
+			{
+				from = 0;
+				to = v->len;
+			}
+			j->hit[k] |= UINT64CONST(1) << (i % 64);
+			if (j->out->hits == NULL)
+				j->out->hits = palloc(sizeof(MwGuardHit) * plan->nguards);
+			j->out->hits[j->out->nhits].guard = &j->policy->guards[i];
+			j->out->hits[j->out->nhits].from = origin(v, from);
+			/* the end of the character that the match ends with */
+			j->out->hits[j->out->nhits].to = origin(v, to);
+			j->out->nhits++;
+		}
+	}
+	if (found != small)
+		pfree(found);
+}
+
+static void
+judge_all(Judging *j, const MwView *v, int depth)
+{
+	MwView		other;
+	int			asks = 0;
+	int			hints;
+
+	CHECK_FOR_INTERRUPTS();
+	judge_view(j, v, &asks);
+	hints = mw_view_hints(v);
+	if (likely(hints == 0 && asks == 0))
+		return;
+	if ((hints & (MW_HINT_PERCENT | MW_HINT_ENTITY)) && mw_view_unescaped(v, &other))
+		judge_view(j, &other, NULL);
+	if ((hints & MW_HINT_SPACED) && mw_view_joined(v, &other))
+		judge_view(j, &other, NULL);
+	if ((hints & MW_HINT_LEET) && mw_view_leet(v, &other))
+		judge_view(j, &other, NULL);
+	if (asks & (1 << WORD_ROT13) && mw_view_rot13(v, &other))
+		judge_view(j, &other, NULL);
+	if (asks & (1 << WORD_REVERSED) && mw_view_reversed(v, &other))
+		judge_view(j, &other, NULL);
+	if ((hints & (MW_HINT_BASE64 | MW_HINT_HEX | MW_HINT_NUMBERS)) && depth < MW_DECODE_DEPTH)
+	{
+		int			at = 0;
+
+		while (j->pieces < MW_DECODE_PIECES && mw_view_decoded(v, &at, &other))
+		{
+			j->pieces++;
+			judge_all(j, &other, depth + 1);
+		}
+	}
+}
+
+/* mw_guard_judge judges one text. */
+void
+mw_guard_judge(const MwPolicy *policy, const char *s, int len, MwVerdict *out)
+{
+	Judging		j = {policy, NULL, out, NULL, 0};
+	uint64		small[8] = {0};
+	MwView		v;
+	double		blocking = 0;
+	bool		logging = false;
+	int			i;
+
+	out->verdict = MW_GUARD_OFF;
+	out->score = 0;
+	out->hits = NULL;
+	out->nhits = 0;
+	if (policy->nguards == 0 || len == 0)
+		return;
+
+	j.plan = get_plan(policy);
+	j.hit = j.plan->nwords <= (int) lengthof(small) ? small : palloc0(sizeof(uint64) * j.plan->nwords);
+	mw_normalise(s, len, &v);
+	judge_all(&j, &v, 0);
+
+	for (i = 0; i < out->nhits; i++)
+	{
+		const MwGuard *g = out->hits[i].guard;
+
+		out->score += g->weight;
+		if (g->mode == MW_GUARD_BLOCK)
+			blocking += g->weight;
+		else
+			logging = true;
+	}
+	if (blocking >= MW_BLOCK_AT)
+		out->verdict = MW_GUARD_BLOCK;
+	else if (logging && out->score >= MW_BLOCK_AT)
+		out->verdict = MW_GUARD_LOG;
+}
+
+/* ---------- the stage ---------- */
+
+/* The text of a message that is judged; NULL for none. */
+static char *
+judged_text(const MwMessage *m, int *len)
+{
+	char	   *s;
+
+	if (m->json == NULL)
+	{
+		*len = m->len;
+		return m->text;
+	}
+	s = mw_json_content_text(mw_json_get(m->json, "content"));
+	*len = s ? strlen(s) : 0;
+	return s;
+}
+
+static char *
+wrap_leaf(char *s, int len, int *newlen, const MwJsonPlace *pl, void *arg)
+{
+	/* the content itself, or the "text" of its parts */
+	if (!pl->is_key && pl->path[0] && strcmp(pl->path[0], "content") == 0 &&
+		(pl->depth == 1 || (pl->depth == 2 && pl->path[1] == NULL) ||
+		 (pl->depth == 3 && pl->path[1] == NULL && pl->path[2] && strcmp(pl->path[2], "text") == 0)))
+		return mw_guard_wrap(s, len, newlen);
+	*newlen = len;
+	return s;
+}
+
+static void
+wrap_message(MwMessage *m)
+{
+	if (m->json)
+		m->json = mw_json_map(m->json, 0, wrap_leaf, NULL);
+	else if (m->text)
+		m->text = mw_guard_wrap(m->text, m->len, &m->len);
+}
+
+static bool
+is_judged(const MwMessage *m)
+{
+	return m->from_caller && strcmp(m->role, "system") != 0 && strcmp(m->role, "developer") != 0;
+}
+
+/* The heaviest hit: what the error names */
+static const MwGuard *
+heaviest(const MwVerdict *v)
+{
+	const MwGuard *best = v->hits[0].guard;
+	int			i;
+
+	for (i = 1; i < v->nhits; i++)
+		if (v->hits[i].guard->weight > best->weight)
+			best = v->hits[i].guard;
+	return best;
+}
+
+/*
+ * Judge and wrap all messages.  Returns the worst verdict, its message's role
+ * and the judgement behind it; with "raise" a block is an error instead.
+ */
+static MwGuardMode
+guard_all(MwCall *call, bool raise, MwVerdict *worst)
+{
+	int			i;
+
+	memset(worst, 0, sizeof(*worst));
+	for (i = 0; i < call->nmessages; i++)
+	{
+		MwMessage  *m = &call->messages[i];
+		MwVerdict	v;
+		char	   *s;
+		int			len;
+
+		if (!is_judged(m))
+			continue;
+		s = judged_text(m, &len);
+		if (s != NULL && len > 0)
+		{
+			mw_guard_judge(call->policy, s, len, &v);
+			if (v.verdict > worst->verdict || (v.verdict == worst->verdict && v.score > worst->score))
+				*worst = v;
+			if (v.verdict == MW_GUARD_BLOCK && raise)
+			{
+				const MwGuard *g = heaviest(&v);
+
+				ereport(ERROR,
+						(errcode(ERRCODE_MW_GUARD_REFUSED),
+						 errmsg("the guardrail refused the text"),
+						 errdetail("Guard \"%s\" (category %s) matched in a %s message; score %.2f, %d in all.",
+								   g->guard, g->category, m->role, v.score, v.nhits),
+						 errhint("Rephrase the text. An administrator can only log this guard: "
+								 "SELECT mw_alter_guard(%s, '{\"mode\": \"log\"}')",
+								 quote_literal_cstr(g->guard))));
+			}
+			if (v.verdict == MW_GUARD_LOG)
+			{
+				const MwGuard *g = heaviest(&v);
+
+				if (!call->guard_logged)
+					call->notices = lappend(call->notices,
+											psprintf("guard \"%s\" (category %s) matched and is in mode log",
+													 g->guard, g->category));
+				call->guard_logged = true;
+			}
+		}
+		if (strcmp(m->role, "user") == 0)
+			wrap_message(m);
+	}
+	return worst->verdict;
+}
+
+/* mw_guardrail_run refuses or wraps, and goes on. */
+void
+mw_guardrail_run(MwCall *call)
+{
+	if (call->guardrail)
+	{
+		MemoryContext old = MemoryContextSwitchTo(call->cxt);
+		MwVerdict	worst;
+
+		(void) guard_all(call, true, &worst);
+		MemoryContextSwitchTo(old);
+	}
+	mw_next(call);
+}
+
+/* mw_guardrail_explain shows what run would do. */
+void
+mw_guardrail_explain(MwCall *call, MwExplain *out)
+{
+	static const char *const verdicts[] = {"pass", "log", "block"};
+	MemoryContext old = MemoryContextSwitchTo(call->cxt);
+	MwVerdict	worst;
+	JsonbParseState *st = NULL;
+	JsonbValue	v;
+	int			i;
+
+	out->verdict = "off";
+	memset(&worst, 0, sizeof(worst));
+	if (call->guardrail)
+	{
+		out->verdict = verdicts[guard_all(call, false, &worst)];
+		out->stop = worst.verdict == MW_GUARD_BLOCK;
+	}
+
+#define PUSH_TEXT(as, t) \
+	do { \
+		v.type = jbvString; \
+		v.val.string.val = (char *) (t); \
+		v.val.string.len = strlen(t); \
+		pushJsonbValue(&st, as, &v); \
+	} while (0)
+	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+	PUSH_TEXT(WJB_KEY, "score");
+	v.type = jbvNumeric;
+	v.val.numeric = DatumGetNumeric(DirectFunctionCall1(float8_numeric, Float8GetDatum(worst.score)));
+	pushJsonbValue(&st, WJB_VALUE, &v);
+	PUSH_TEXT(WJB_KEY, "hits");
+	pushJsonbValue(&st, WJB_BEGIN_ARRAY, NULL);
+	for (i = 0; i < worst.nhits; i++)
+	{
+		pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+		PUSH_TEXT(WJB_KEY, "guard");
+		PUSH_TEXT(WJB_VALUE, worst.hits[i].guard->guard);
+		PUSH_TEXT(WJB_KEY, "category");
+		PUSH_TEXT(WJB_VALUE, worst.hits[i].guard->category);
+		pushJsonbValue(&st, WJB_END_OBJECT, NULL);
+	}
+	pushJsonbValue(&st, WJB_END_ARRAY, NULL);
+	out->detail = JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
+#undef PUSH_TEXT
+	if (call->nmessages > 0)
+	{
+		int			len;
+		char	   *s = judged_text(&call->messages[call->nmessages - 1], &len);
+
+		out->next = s ? pnstrdup(s, len) : NULL;
+	}
+	MemoryContextSwitchTo(old);
+}
