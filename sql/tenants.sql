@@ -42,7 +42,6 @@ BEGIN
 		INSERT INTO mw.fake_spent (tenant, session, requests, tokens) VALUES (t, '', 1, 10);
 		INSERT INTO mw.fake_answer SELECT * FROM mw.answer AS a WHERE a.tenant = t;
 		INSERT INTO mw.fake_cache VALUES (t, '\x03', 'x:m', 1, now(), now() + interval '1 day', 'body of ' || t);
-		INSERT INTO mw.fake_claim VALUES (t, 'r3');
 	END LOOP;
 END
 $$;

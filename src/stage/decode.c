@@ -46,6 +46,7 @@ mw_view_hints(const MwView *v)
 	int			lone = 0;		/* letters with no letter beside them, two bytes after another such */
 	int			leet = 0;		/* digits and $ @ with letters on both sides */
 	int			percent = 0;
+	int			humps = 0;		/* capital letters right behind small ones */
 	int			run = 0;		/* of letters and digits at the end of the last block */
 	int			numbers = 0;
 	uint64		letter_before = 0;
@@ -60,7 +61,8 @@ mw_view_hints(const MwView *v)
 					solid,
 					high;
 		uint64		next_letter,
-					alone;
+					alone,
+					capital;
 
 		mw_block_load(&blk, v->s + at, v->len - at);
 		letter = mw_block_letters(&blk);
@@ -71,6 +73,8 @@ mw_view_hints(const MwView *v)
 
 		alone = letter & ~((letter << 1) | letter_before) & ~((letter >> 1) | next_letter) & ~(high << 1) & ~(high >> 1);
 		lone += pg_popcount64(alone & (alone << 2));
+		capital = mw_block_range(&blk, 'A', 'Z');
+		humps += pg_popcount64(capital & ((letter & ~capital) << 1));
 		leet += pg_popcount64(mark & ((letter << 1) | letter_before) & ((letter >> 1) | next_letter));
 		numbers += pg_popcount64(digit & ~(digit << 1));
 		letter_before = letter >> 63;
@@ -84,22 +88,24 @@ mw_view_hints(const MwView *v)
 		}
 		/* a run of MW_PIECE_MIN and more without a blank: at least sixteen ones in a row, or across the border */
 		solid = letter | digit | mw_block_range(&blk, '+', '+') | mw_block_range(&blk, '/', '/');
-		if (!(hints & MW_HINT_BASE64))
+		if (!(hints & MW_HINT_SOLID))
 		{
 			uint64		x = solid;
 			int			head = solid == ~UINT64CONST(0) ? 64 : pg_rightmost_one_pos64(~solid);
 
 			if (run + head >= MW_PIECE_MIN)
-				hints |= MW_HINT_BASE64;
+				hints |= MW_HINT_SOLID;
 			x &= x >> 1;
 			x &= x >> 2;
 			x &= x >> 4;
 			x &= x >> 8;
 			if (x)
-				hints |= MW_HINT_BASE64;
+				hints |= MW_HINT_SOLID;
 			run = solid == ~UINT64CONST(0) ? run + 64 : 63 - pg_leftmost_one_pos64(~solid);
 		}
 	}
+	if (humps >= 4)
+		hints |= MW_HINT_CAMEL;
 	if (lone >= 4)
 		hints |= MW_HINT_SPACED;
 	if (leet >= 3)
@@ -203,6 +209,30 @@ mw_view_joined(const MwView *v, MwView *out)
 	}
 	view_end(v, out, s, map, n);
 	return any;
+}
+
+/* mw_view_parted puts a blank before each capital letter behind a small one. */
+bool
+mw_view_parted(const MwView *v, MwView *out)
+{
+	Size		room = (Size) v->len * 3 / 2 + 2;	/* a hump takes two letters */
+	char	   *s = palloc_extended(room, MCXT_ALLOC_HUGE);
+	int		   *map = palloc_extended(sizeof(int) * room, MCXT_ALLOC_HUGE);
+	int			n = 0;
+	int			i;
+
+	for (i = 0; i < v->len; i++)
+	{
+		if (i > 0 && v->s[i] >= 'A' && v->s[i] <= 'Z' && v->s[i - 1] >= 'a' && v->s[i - 1] <= 'z')
+		{
+			map[n] = origin(v, i);
+			s[n++] = ' ';
+		}
+		map[n] = origin(v, i);
+		s[n++] = v->s[i];
+	}
+	view_end(v, out, s, map, n);
+	return true;
 }
 
 /* mw_view_leet reads digits and marks as the letters they resemble, in words that have letters too. */

@@ -2,9 +2,9 @@
  * guardrail.c - judging one text, and the stage around it.
  *
  * A text is judged on its normalised view and, where that hints at more, on
- * views with one hiding trick undone.  On each view one automaton looks for the
- * words that the guards' patterns require, and only the patterns whose words
- * occurred are run; most honest prompts run none.  What is made of a policy's
+ * views with one hiding trick undone.  On each view one pass looks for the words
+ * that the guards' patterns require, and only the patterns that have all of
+ * theirs are run; most honest prompts run none or a few.  What is made of a policy's
  * guards hangs on the policy (guard_plan); for the built-in rows it is made once
  * a process, in the postmaster where mw is preloaded.
  *
@@ -60,8 +60,7 @@ typedef struct GuardPlan
 	int			nguards;
 	int			nwords;			/* 64-bit words of a set of ids */
 	MwRegex   **re;				/* NULL: mode off */
-	uint64	   *always;			/* guards without required words */
-	MwWords    *words;
+	MwWords    *words;			/* ids: guards, then what further views are asked for by */
 } GuardPlan;
 
 /* of the built-in rows; process-lifetime, inherited from the postmaster */
@@ -73,24 +72,20 @@ make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
 	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "mw guard plan", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 	GuardPlan  *plan = palloc0(sizeof(GuardPlan));
-	List	   *words = NIL;
-	List	   *ids = NIL;
-	char	  **w;
-	int		   *id;
-	int			n;
+	List	  **sets;
+	const char *extra[lengthof(extra_words)];
+	int			extra_id[lengthof(extra_words)];
 	int			i;
 
 	plan->nguards = nguards;
 	plan->nwords = (nguards + NEXTRA + 63) / 64;
 	plan->re = palloc0(sizeof(MwRegex *) * Max(1, nguards));
-	plan->always = palloc0(sizeof(uint64) * plan->nwords);
 
 	MemoryContextSwitchTo(work);
+	sets = palloc0(sizeof(List *) * Max(1, nguards));
 	for (i = 0; i < nguards; i++)
 	{
 		char	   *why = NULL;
-		List	   *req;
-		ListCell   *lc;
 
 		if (guards[i].mode == MW_GUARD_OFF)
 			continue;
@@ -102,32 +97,15 @@ make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
 					 errdetail("%s.", why),
 					 errhint("SELECT mw_alter_guard(%s, '{\"pattern\": \"…\"}')",
 							 quote_literal_cstr(guards[i].guard))));
-		req = mw_required_literals(guards[i].pattern);
-		if (req == NIL)
-			plan->always[i / 64] |= UINT64CONST(1) << (i % 64);
-		foreach(lc, req)
-		{
-			words = lappend(words, lfirst(lc));
-			ids = lappend_int(ids, i);
-		}
+		sets[i] = mw_required_literals(guards[i].pattern);
 	}
 	for (i = 0; i < (int) lengthof(extra_words); i++)
 	{
-		words = lappend(words, unconstify(char *, extra_words[i].word));
-		ids = lappend_int(ids, nguards + extra_words[i].asks);
-	}
-	n = list_length(words);
-	w = palloc(sizeof(char *) * n);
-	id = palloc(sizeof(int) * n);
-	for (i = 0; i < n; i++)
-	{
-		w[i] = list_nth(words, i);
-		id[i] = list_nth_int(ids, i);
+		extra[i] = extra_words[i].word;
+		extra_id[i] = nguards + extra_words[i].asks;
 	}
 	MemoryContextSwitchTo(cxt);
-	plan->words = mw_words_make(w, id, n, nguards + NEXTRA);
-	if (plan->words == NULL)	/* thousands of guards: run them all */
-		memset(plan->always, 0xff, sizeof(uint64) * plan->nwords);
+	plan->words = mw_words_make(sets, nguards, extra, extra_id, lengthof(extra_words), nguards + NEXTRA);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(work);
 	return plan;
@@ -203,8 +181,7 @@ judge_view(Judging *j, const MwView *v, int *asks)
 	uint64	   *found = plan->nwords <= (int) lengthof(small) ? small : palloc0(sizeof(uint64) * plan->nwords);
 	int			k;
 
-	if (plan->words)
-		(void) mw_words_find(plan->words, v->s, v->len, found);
+	mw_words_find(plan->words, v->s, v->len, found);
 	for (k = 0; k < NEXTRA; k++)
 	{
 		int			id = plan->nguards + k;
@@ -215,7 +192,7 @@ judge_view(Judging *j, const MwView *v, int *asks)
 	}
 	for (k = 0; k < plan->nwords; k++)
 	{
-		uint64		run = (found[k] | plan->always[k]) & ~j->hit[k];
+		uint64		run = found[k] & ~j->hit[k];
 
 		while (run)
 		{
@@ -265,13 +242,15 @@ judge_all(Judging *j, const MwView *v, int depth)
 		judge_view(j, &other, NULL);
 	if ((hints & MW_HINT_SPACED) && mw_view_joined(v, &other))
 		judge_view(j, &other, NULL);
+	if ((hints & MW_HINT_CAMEL) && mw_view_parted(v, &other))
+		judge_view(j, &other, NULL);
 	if ((hints & MW_HINT_LEET) && mw_view_leet(v, &other))
 		judge_view(j, &other, NULL);
 	if (asks & (1 << WORD_ROT13) && mw_view_rot13(v, &other))
 		judge_view(j, &other, NULL);
 	if (asks & (1 << WORD_REVERSED) && mw_view_reversed(v, &other))
 		judge_view(j, &other, NULL);
-	if ((hints & (MW_HINT_BASE64 | MW_HINT_HEX | MW_HINT_NUMBERS)) && depth < MW_DECODE_DEPTH)
+	if ((hints & (MW_HINT_SOLID | MW_HINT_NUMBERS)) && depth < MW_DECODE_DEPTH)
 	{
 		int			at = 0;
 

@@ -21,7 +21,7 @@
 /* words that change nothing */
 #define WEAK	"(?:(?:all|any|every|each|and|or|both|of|the|those|these|this|that|which|s|please|just|now|completely|entirely|also)" SP "){0,5}"
 /* words that say: the ones that hold for you */
-#define WHICH	"(?:your|previous|prior|earlier|former|preceding|above|aforementioned|foregoing|existing|current|initial|original|system|developer|operator|safety|content|pre-?set|built-?in|you)"
+#define WHICH	"(?:your|previous|prior|earlier|former|preceding|above|aforementioned|foregoing|existing|current|initial|original|system|developer|operator|safety|content|pre-?set|built-?in)"
 #define FILLER	"(?:(?:all|any|and|or|of|the|these|those|your|own|given|previous|prior|earlier|former|safety|security|system|developer|hidden|internal|secret|content|company|usage|ethical|moral|original|initial|existing|current)" SP "){0,5}"
 #define THING	"(?:instructions?|rules?|prompts?|directives?|directions(?! to)|guidelines?|guidance|guard ?-?rails?|restrictions?|constraints?|polic(?:y|ies)|filters?|programming|context|commands?|limitations?|safeguards?|protocols|alignment|ethics|(?<=system )messages?|(?<=developer )messages?)"
 /* to drop something; past tenses are reports and not here */
@@ -101,7 +101,7 @@ const MwGuard mw_builtin_guards[] =
 		"(?<![a-z])(?:you are|you're|you will be)" SP "no longer" SP "(?:an?|the|bound|subject|required|limited|restricted|under)(?![a-z])[^.\\n]{0,40}(?:assistant|ai|model|chatbot|rules|polic(?:y|ies)|restrictions|instructions|guidelines)",
 	1, MW_GUARD_BLOCK},
 	{"known_persona", "roleplay",
-		"(?<![a-z])(?:do anything now|you(?:'re| are)(?: now)? dan(?![a-z\"'])|dan mode|(?:as|called|named) (?:\"?)(?:dan|stan|dude|aim|freebot|jailbroken|devmode)(?![a-z])|opposite assistant|jail ?broken,? who)",
+		"(?<![a-z])(?:do anything now|(?:you are|you're|are now) dan(?![a-z\"'])|dan mode|(?:called|named|act as|behave as|speak as|answer as) (?:\"?)(?:dan|stan|dude|aim|freebot|jailbroken|devmode)(?![a-z])|opposite assistant|jailbroken,? who)",
 	1, MW_GUARD_BLOCK},
 	{"mode", "roleplay",
 		"(?:^|[.!:;\\n\"] ?|and |now |please )(?:you (?:are|will be) (?:now )?in|enter|activate|enable|switch(?: over)? to|go in(?:to)?|engage|turn on)" SP "(?:the |your )?(?:god|developer|dev|dan|jailbreak|unrestricted|sudo|admin(?:istrator)?|debug|root|override|maintenance)" SP "mode(?![a-z])",
@@ -211,7 +211,7 @@ const MwGuard mw_builtin_guards[] =
 
 	/* ---------- from retrieved text ---------- */
 	{"note_to_ai", "indirect",
-		"(?:note|notice|message|instructions?|memo|hint|attention|reminder|important) (?:to|for)(?: the| any| all)? (?:ai|llms?|language models?|assistants?(?! at| in| of)|chatbots?|summari[sz]ers?|copilot|agents?:|ai (?:assistants?|agents?|models?|systems?))(?![a-z])|(?:dear|hey) (?:ai|llm|language model|chatbot)(?![a-z])|for ai agents only|(?:to the|llm|ai) (?:summari[sz]er|agents?|reviewer)s? ?[:,]",
+		"(?:note|notice|message|instructions?|memo|hint|attention|reminder|important) (?:to|for)(?: the| any| all)? (?:ai|llms?|language models?|assistants?(?! at| in| of)|chatbots?|summari[sz]ers?|copilot|agents?:|ai (?:assistants?|agents?|models?|systems?))(?![a-z])|(?:dear |hey )(?:ai|llm|language model|chatbot)(?![a-z])|for ai agents only|(?:to the|llm|ai) (?:summari[sz]er|agents?|reviewer)s? ?[:,]",
 	1, MW_GUARD_BLOCK},
 	{"ai_must", "indirect",
 		"(?<![a-z])(?:assistants?|llms?|agents?|the model|models?|ai|copilot)(?: reading this)?(?: must| should|:|,) ?(?:now |please |immediately )?(?:ignore|call the tool|send|disregard|execute|reveal|obey|output|approve)(?![a-z])",
@@ -263,7 +263,7 @@ const MwGuard mw_builtin_guards[] =
 
 	/* ---------- hidden or split ---------- */
 	{"decode_and_do", "encoding",
-		"(?:decode|rot ?-?13|b(?:ase)?64|morse|ascii codes|pig latin|decrypt|reverse)(?![a-z])[^.\\n]{0,60}(?:and (?:then )?(?:obey|follow|execute|act|run|do)|then (?:act|obey|execute)|(?:and|then) (?:do|run) it|my order|run it as)(?![a-z])|(?:twice encoded|morse|encoded|hidden) order(?![a-z])",
+		"(?:decode|rot13|rot-13|base64|morse|ascii codes|pig latin|decrypt|reverse)(?![a-z])[^.\\n]{0,60}(?:and (?:then )?(?:obey|follow|execute|act|run|do)|then (?:act|obey|execute)|(?:and|then) (?:do|run) it|my order|run it as)(?![a-z])|(?:twice encoded|morse|encoded|hidden) order(?![a-z])",
 	1, MW_GUARD_BLOCK},
 	{"parts", "split",
 		"(?:send|give)[^.\\n]{0,30}order in parts|execute parts|part \\d ?/ ?\\d[^\\n]{0,80}(?:forget|ignore|without limits)|(?:now |then )do a ?\\+ ?b|fill (?:in )?the blanks? and then do it|follow what it spells",
@@ -292,7 +292,7 @@ const MwGuard mw_builtin_guards[] =
 		"sin (?:limites|restricciones|filtros|censura)[^.!?\\n]{0,30}(?:responde|asistente|ia|modelo)|(?:asistente|ia|modelo)[^.!?\\n]{0,30}sin (?:limites|restricciones|filtros|reglas)|filtros de seguridad|sin esperar (?:la )?(?:aprobacion|confirmacion)|la instruccion real es|lo anterior era una prueba|hazme caso a mi",
 	1, MW_GUARD_BLOCK},
 	{"override_fr", "multilingual",
-		"(?:oublie|ignore|neglige|ne (?:suis|respecte|tiens))[a-z]{0,3}(?![a-z])[^.!?\\n]{0,40}(?:regles|instructions|consignes|message systeme|directives|restrictions)|n'obei[st] qu'a moi|(?:revele|montre|affiche)[^.!?\\n]{0,40}(?:prompt|message) systeme",
+		"(?:oublie|ignore|neglige|ne (?:suis|respecte|tiens))(?:z|r|ons)?(?![a-z])[^.!?\\n]{0,30}(?<![a-z])(?:les|tes|vos|ces|toutes)[^.!?\\n]{0,30}(?:regles|instructions|consignes|message systeme|directives|restrictions)|n'obei[st] qu'a moi|(?:revele|montre|affiche)[^.!?\\n]{0,40}(?:prompt|message) systeme",
 	1, MW_GUARD_BLOCK},
 	{"override_pt", "multilingual",
 		"(?:ignor[ea]|esquec[ae]|desconsider[ea]|descart[ea])(?![a-z])[^.!?\\n]{0,40}(?:instrucoes|regras|orientacoes|diretrizes)|(?:mostre|revele|repita)[^.!?\\n]{0,30}(?:prompt|mensagem) do sistema",

@@ -29,14 +29,15 @@ extern void mw_normalise(const char *s, int len, MwView *out);
 #define MW_HINT_LEET	0x02	/* digits and marks inside words */
 #define MW_HINT_PERCENT	0x04
 #define MW_HINT_ENTITY	0x08
-#define MW_HINT_BASE64	0x10
-#define MW_HINT_HEX		0x20
-#define MW_HINT_NUMBERS	0x40	/* character codes, decimal */
+#define MW_HINT_SOLID	0x10	/* a long run without a blank: base64, hexadecimal */
+#define MW_HINT_NUMBERS	0x20	/* character codes, decimal */
+#define MW_HINT_CAMEL	0x40	/* WordsWithoutBlanks */
 
 extern int	mw_view_hints(const MwView *v);
 
 /* Views with one trick undone (the others as they are); false where nothing came of it. */
 extern bool mw_view_joined(const MwView *v, MwView *out);
+extern bool mw_view_parted(const MwView *v, MwView *out);
 extern bool mw_view_leet(const MwView *v, MwView *out);
 extern bool mw_view_unescaped(const MwView *v, MwView *out);	/* percent and entities */
 extern bool mw_view_rot13(const MwView *v, MwView *out);

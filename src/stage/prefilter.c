@@ -28,6 +28,7 @@ mw_prefilter_add(MwPrefilter *pf, const char *spec, int *least, bool *high)
 {
 	uint8		bytes[32] = {0};
 	const unsigned char *p = (const unsigned char *) spec;
+	int			gap = MW_PREFILTER_GAP;
 	int			set;
 	int			b;
 
@@ -50,7 +51,8 @@ mw_prefilter_add(MwPrefilter *pf, const char *spec, int *least, bool *high)
 	{
 		*least = Max(1, atoi((const char *) p + 1));
 		while (*p && *p != '}')
-			p++;
+			if (*p++ == ',')
+				gap = Max(1, atoi((const char *) p));
 		if (*p)
 			p++;
 	}
@@ -60,7 +62,7 @@ mw_prefilter_add(MwPrefilter *pf, const char *spec, int *least, bool *high)
 		return -1;				/* not ours to read: scan everything */
 
 	for (set = 0; set < pf->nsets; set++)
-		if (memcmp(pf->set_bytes[set], bytes, sizeof(bytes)) == 0)
+		if (pf->gap[set] == gap && memcmp(pf->set_bytes[set], bytes, sizeof(bytes)) == 0)
 			break;
 	if (set == MW_PREFILTER_SETS)
 		return -1;
@@ -68,6 +70,7 @@ mw_prefilter_add(MwPrefilter *pf, const char *spec, int *least, bool *high)
 	{
 		memcpy(pf->set_bytes[set], bytes, sizeof(bytes));
 		pf->least[set] = *least;
+		pf->gap[set] = gap;
 		pf->nsets++;
 		for (b = 0; b < 256; b++)
 			if (bytes[b / 8] & (1 << (b % 8)))
@@ -219,7 +222,7 @@ mw_prefilter_scan(const MwPrefilter *pf, const char *s, int len, MwWindows *out)
 				k = pg_rightmost_one_pos32(sets);
 				sets &= sets - 1;
 				c = &cl[k];
-				if (i - c->last > MW_PREFILTER_GAP)
+				if (i - c->last > pf->gap[k])
 				{
 					if (c->count >= pf->least[k])
 						close_cluster(s, len, out, &open[k], c);

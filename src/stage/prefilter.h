@@ -1,10 +1,10 @@
 /*
  * prefilter.h - where in a text can any match of a recogniser be at all.
  *
- * A recogniser's prefilter is "BYTES{N}&high": every match has at least N bytes
- * of the set, no two of them further apart than MW_PREFILTER_GAP, and (with
+ * A recogniser's prefilter is "BYTES{N,GAP}&high": every match has at least N
+ * bytes of the set, each at most GAP bytes behind the one before, and (with
  * &high) a character that is not ASCII in its neighbourhood.  BYTES are listed
- * ("@") or a range ("0-9"); {N} is 1 where it is left out.
+ * ("@") or a range ("0-9"); without {N,GAP} one byte is enough.
  */
 #ifndef MW_PREFILTER_H
 #define MW_PREFILTER_H
@@ -18,6 +18,7 @@ typedef struct MwPrefilter
 {
 	uint32		sets_of[256];	/* bit k: the byte belongs to set k */
 	uint8		set_bytes[MW_PREFILTER_SETS][32];	/* each set as a bit map, to find equal ones */
+	int			gap[MW_PREFILTER_SETS];
 	int			least[MW_PREFILTER_SETS];	/* the smallest N of its recognisers */
 	int			nsets;
 	struct

@@ -65,7 +65,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "iban",
 		.priority = 95,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = "0-9{7}",
+		.prefilter = "0-9{7,9}",
 	},
 	{
 		.type = "CC",
@@ -73,7 +73,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "cc",
 		.priority = 85,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = "0-9{13}",
+		.prefilter = "0-9{13,4}",
 	},
 	{
 		.type = "SSN",
@@ -81,7 +81,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "ssn",
 		.priority = 80,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = "0-9{9}",
+		.prefilter = "0-9{9,4}",
 	},
 	{
 		.type = "SSN",
@@ -90,7 +90,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.context = SSN_WORD,
 		.priority = 80,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = "0-9{9}",
+		.prefilter = "0-9{9,4}",
 	},
 	{
 		.type = "MAC",
@@ -98,7 +98,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "mac",
 		.priority = 75,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = ":-{5}",
+		.prefilter = ":-{5,3}",
 	},
 	{
 		.type = "MAC",
@@ -106,7 +106,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "mac",
 		.priority = 75,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = ".{2}",
+		.prefilter = ".{2,5}",
 	},
 	{
 		.type = "IP",
@@ -114,7 +114,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "ipv4",
 		.priority = 70,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = ".{3}",
+		.prefilter = ".{3,5}",
 	},
 	{
 		.type = "IP",
@@ -122,7 +122,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "ipv6",
 		.priority = 70,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = ":{2}",
+		.prefilter = ":{2,5}",
 	},
 	{
 		/* international: + or 00 and a country */
@@ -131,7 +131,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "phone",
 		.priority = 50,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = "0-9{7}",
+		.prefilter = "0-9{7,4}",
 	},
 	{
 		/* North America: three, three and four with separators */
@@ -140,7 +140,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.validator = "phone",
 		.priority = 50,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = "0-9{10}",
+		.prefilter = "0-9{10,4}",
 	},
 	{
 		/* anything else only next to a word that names it; a date never */
@@ -151,7 +151,7 @@ const MwRecognizer mw_builtin_recognizers[] =
 		.context = TEL_WORD,
 		.priority = 40,
 		.strategy = MW_STRATEGY_PLACEHOLDER,
-		.prefilter = "0-9{7}",
+		.prefilter = "0-9{7,4}",
 	},
 };
 

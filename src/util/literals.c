@@ -1,34 +1,47 @@
 /*
- * literals.c - required words of a pattern, and one automaton for all of them.
+ * literals.c - required words of a pattern, and one pass for all of them.
  *
  * The reader of patterns knows just enough of PCRE2's syntax to be safe: what
- * it does not understand requires nothing, so the pattern is always run.  The
- * automaton is Aho and Corasick's, as a table over classes of bytes: bytes that
- * no word uses share class 0, so a few hundred states fit the first-level
- * cache, and a byte costs one look-up.  Both are made once a policy; searching
- * neither allocates nor calls anything.
+ * it does not understand requires nothing, so such a pattern is always run.
+ *
+ * The finder takes of each word the four bytes that are rarest in prose, and
+ * looks at each place of the text whether its next four bytes are any word's: a
+ * multiplication and one bit of a small table, without a chain from one place
+ * to the next, which is several times faster than an automaton.  What passes is
+ * compared in full.  Letters are compared without regard to ASCII case (the bit
+ * 0x20 is ignored in all bytes: more may pass, never less).  Searching neither
+ * allocates nor calls anything.
  */
 #include "postgres.h"
 
 #include <ctype.h>
+#include <limits.h>
 
 #include "lib/stringinfo.h"
+#include "port/pg_bitutils.h"
 
 #include "util/literals.h"
 
-/* shorter words stand in every text and select nothing */
-#define MW_MIN_LITERAL	3
-/* more alternatives than this are not worth their states */
-#define MW_MAX_LITERALS 96
+/* the finder looks at four bytes */
+#define MW_MIN_LITERAL	4
+/* sets with more words than this are not worth looking for */
+#define MW_MAX_LITERALS 160
 
 /* ---------- reading a pattern ---------- */
 
-/* A set of words, "any" being no requirement at all */
+/* One set; "score": how telling it is */
 typedef struct Req
 {
-	List	   *words;			/* NIL: nothing is required */
-	int			shortest;		/* of the words */
+	List	   *words;
+	int			score;
 } Req;
+
+/* All sets that hold for a piece of a pattern, best first */
+typedef struct Reqs
+{
+	Req			set[MW_LITERAL_SETS];
+	int			n;
+} Reqs;
 
 typedef struct Reader
 {
@@ -37,42 +50,90 @@ typedef struct Reader
 	int			depth;
 } Reader;
 
-static Req	read_alternation(Reader *r);
+static Reqs read_alternation(Reader *r);
 
-static Req
-req_none(void)
+/*
+ * How rare the four bytes are in prose, roughly: letters by frequency.  Only
+ * the speed depends on it.
+ */
+static int
+rarity(const char *s)
 {
-	Req			none = {NIL, 0};
+	static const char common[] = " etaoinshrdlu";
+	int			score = 0;
+	int			i;
 
-	return none;
+	for (i = 0; i < 4; i++)
+	{
+		const char *c = strchr(common, s[i] | ((s[i] >= 'A' && s[i] <= 'Z') ? 0x20 : 0));
+
+		score += c && *c ? (int) (c - common) : 16;
+	}
+	return score;
 }
 
-/* Of two requirements that both hold, the one that selects more */
-static Req
-req_better(Req a, Req b)
+static int
+best_four(const char *word, int len)
 {
-	if (a.words == NIL)
-		return b;
-	if (b.words == NIL)
-		return a;
-	if (b.shortest != a.shortest)
-		return b.shortest > a.shortest ? b : a;
-	return list_length(b.words) < list_length(a.words) ? b : a;
+	int			best = 0;
+	int			i;
+
+	for (i = 1; i + 4 <= len; i++)
+		if (rarity(word + i) > rarity(word + best))
+			best = i;
+	return best;
 }
 
-/* The word read so far becomes a requirement. */
-static Req
-req_word(StringInfo word)
+/* A set is as telling as its least telling word, and the less the more words it has. */
+static int
+set_score(List *words)
 {
-	Req			req = {NIL, 0};
+	int			worst = INT_MAX;
+	ListCell   *lc;
 
+	foreach(lc, words)
+	{
+		const char *w = lfirst(lc);
+		int			len = strlen(w);
+
+		worst = Min(worst, Min(len, 8) * 8 + rarity(w + best_four(w, len)));
+	}
+	return worst * 4 - list_length(words);
+}
+
+/* Add a set that holds as well. */
+static void
+add_set(Reqs *reqs, Req set)
+{
+	int			i;
+
+	if (set.words == NIL)
+		return;
+	if (reqs->n == MW_LITERAL_SETS && reqs->set[reqs->n - 1].score >= set.score)
+		return;
+	i = Min(reqs->n, MW_LITERAL_SETS - 1);
+	while (i > 0 && reqs->set[i - 1].score < set.score)
+	{
+		reqs->set[i] = reqs->set[i - 1];
+		i--;
+	}
+	reqs->set[i] = set;
+	reqs->n = Min(reqs->n + 1, MW_LITERAL_SETS);
+}
+
+/* The word read so far becomes a set of its own. */
+static void
+end_word(Reqs *reqs, StringInfo word)
+{
 	if (word->len >= MW_MIN_LITERAL)
 	{
-		req.words = list_make1(pnstrdup(word->data, word->len));
-		req.shortest = word->len;
+		Req			set;
+
+		set.words = list_make1(pnstrdup(word->data, word->len));
+		set.score = set_score(set.words);
+		add_set(reqs, set);
 	}
 	resetStringInfo(word);
-	return req;
 }
 
 /* Skip a bracket expression; r->p stands behind its '['. */
@@ -120,6 +181,12 @@ read_quantifier(Reader *r, bool *present)
 			r->p++;
 			break;
 		case '{':
+			/* {,n} is a quantifier for newer libraries and text for older ones */
+			if (r->p[1] == ',')
+			{
+				r->lost = true;
+				return 0;
+			}
 			if (r->p[1] < '0' || r->p[1] > '9')
 			{
 				*present = false;
@@ -140,71 +207,74 @@ read_quantifier(Reader *r, bool *present)
 	return least;
 }
 
+/* Read a group; r->p stands behind its '('.  False where it was lost. */
+static bool
+read_group(Reader *r, Reqs *outer)
+{
+	Reqs		inner;
+	bool		ignore = false;
+	bool		quantified;
+	int			i;
+
+	if (*r->p == '*')
+		return false;			/* verbs */
+	if (*r->p == '?')
+	{
+		r->p++;
+		if (*r->p == ':' || *r->p == '>' || *r->p == '|')
+			r->p++;
+		else if (*r->p == '=' || *r->p == '!')
+		{
+			ignore = true;
+			r->p++;
+		}
+		else if (*r->p == '<' && (r->p[1] == '=' || r->p[1] == '!'))
+		{
+			ignore = true;
+			r->p += 2;
+		}
+		else
+			return false;		/* names, conditions, options: not worth the code */
+	}
+	if (++r->depth > 50)
+		return false;
+	inner = read_alternation(r);
+	r->depth--;
+	if (*r->p != ')' || r->lost)
+		return false;
+	r->p++;
+	if (read_quantifier(r, &quantified) > 0 && !ignore)
+		for (i = 0; i < inner.n; i++)
+			add_set(outer, inner.set[i]);
+	return true;
+}
+
 /* Read one sequence, up to '|', ')' or the end. */
-static Req
+static Reqs
 read_sequence(Reader *r)
 {
-	Req			best = {NIL, 0};
+	Reqs		reqs = {0};
 	StringInfoData word;
 	bool		quantified;
 
 	initStringInfo(&word);
 	while (*r->p && *r->p != '|' && *r->p != ')' && !r->lost)
 	{
+		const char *from;
+		const char *to;
+
 		if (*r->p == '(')
 		{
-			Req			inner;
-			bool		ignore = false;
-
 			r->p++;
-			best = req_better(best, req_word(&word));
-			if (*r->p == '*')
-			{
-				r->lost = true;	/* verbs */
-				break;
-			}
-			if (*r->p == '?')
-			{
-				r->p++;
-				if (*r->p == ':' || *r->p == '>' || *r->p == '|')
-					r->p++;
-				else if (*r->p == '=' || *r->p == '!')
-				{
-					ignore = true;
-					r->p++;
-				}
-				else if (*r->p == '<' && (r->p[1] == '=' || r->p[1] == '!'))
-				{
-					ignore = true;
-					r->p += 2;
-				}
-				else
-				{
-					r->lost = true; /* names, conditions, options: not worth the code */
-					break;
-				}
-			}
-			if (++r->depth > 50)
-			{
+			end_word(&reqs, &word);
+			if (!read_group(r, &reqs))
 				r->lost = true;
-				break;
-			}
-			inner = read_alternation(r);
-			r->depth--;
-			if (*r->p != ')')
-			{
-				r->lost = true;
-				break;
-			}
-			r->p++;
-			if (read_quantifier(r, &quantified) > 0 && !ignore)
-				best = req_better(best, inner);
 			continue;
 		}
 		if (*r->p == '[')
 		{
 			r->p++;
-			best = req_better(best, req_word(&word));
+			end_word(&reqs, &word);
 			skip_class(r);
 			(void) read_quantifier(r, &quantified);
 			continue;
@@ -212,7 +282,7 @@ read_sequence(Reader *r)
 		if (*r->p == '.' || *r->p == '^' || *r->p == '$')
 		{
 			r->p++;
-			best = req_better(best, req_word(&word));
+			end_word(&reqs, &word);
 			(void) read_quantifier(r, &quantified);
 			continue;
 		}
@@ -228,13 +298,13 @@ read_sequence(Reader *r)
 			if (isalnum((unsigned char) c))
 			{
 				/* an assertion or a class ends the word; anything with operands is left alone */
-				if (strchr("bBAzZ", c) == NULL && strchr("dDsSwWnrtRhHvV", c) == NULL)
+				if (strchr("bBAzZdDsSwWnrtRhHvV", c) == NULL)
 				{
 					r->lost = true;
 					break;
 				}
 				r->p += 2;
-				best = req_better(best, req_word(&word));
+				end_word(&reqs, &word);
 				(void) read_quantifier(r, &quantified);
 				continue;
 			}
@@ -242,59 +312,54 @@ read_sequence(Reader *r)
 		}
 
 		/* a character, of one byte or more */
-		{
-			const char *from = r->p;
-			int			least;
-
+		from = r->p++;
+		while (((unsigned char) *r->p & 0xc0) == 0x80)
 			r->p++;
-			while (((unsigned char) *r->p & 0xc0) == 0x80)
-				r->p++;
-			{
-				const char *to = r->p;
-
-				least = read_quantifier(r, &quantified);
-				if (quantified && least == 0)
-				{
-					best = req_better(best, req_word(&word));
-					continue;
-				}
-				while (from < to)
-				{
-					char		c = *from++;
-
-					appendStringInfoChar(&word, c >= 'A' && c <= 'Z' ? c + 32 : c);
-				}
-				if (quantified)
-				{
-					/* repeated: what follows need not touch the first one */
-					best = req_better(best, req_word(&word));
-				}
-			}
+		to = r->p;
+		if (read_quantifier(r, &quantified) == 0)
+		{
+			end_word(&reqs, &word);
+			continue;
 		}
+		appendBinaryStringInfo(&word, from, to - from);
+		if (quantified)
+			end_word(&reqs, &word); /* repeated: what follows need not touch the first one */
 	}
-	return req_better(best, req_word(&word));
+	end_word(&reqs, &word);
+	return reqs;
 }
 
-/* Read alternatives: a match contains what one of them requires. */
-static Req
+/*
+ * Read alternatives.  A match is one of them and holds all sets of that one, so
+ * the unions of their best sets, of their second ones and so on hold for all;
+ * one that has fewer sets lends its last one again.
+ */
+static Reqs
 read_alternation(Reader *r)
 {
-	Req			all = read_sequence(r);
-	bool		any = all.words == NIL;
+	Reqs		all = read_sequence(r);
 
 	while (*r->p == '|' && !r->lost)
 	{
-		Req			one;
+		Reqs		one;
+		Reqs		both = {0};
+		int			i;
 
 		r->p++;
 		one = read_sequence(r);
-		if (one.words == NIL)
-			any = true;
-		all.words = list_concat(list_copy(all.words), one.words);
-		all.shortest = Min(all.shortest, one.shortest);
+		for (i = 0; i < Max(all.n, one.n) && all.n > 0 && one.n > 0; i++)
+		{
+			Req			u;
+
+			u.words = list_concat(list_copy(all.set[Min(i, all.n - 1)].words),
+								  one.set[Min(i, one.n - 1)].words);
+			if (list_length(u.words) > MW_MAX_LITERALS)
+				continue;
+			u.score = set_score(u.words);
+			add_set(&both, u);
+		}
+		all = both;
 	}
-	if (any || list_length(all.words) > MW_MAX_LITERALS)
-		return req_none();
 	return all;
 }
 
@@ -303,163 +368,246 @@ List *
 mw_required_literals(const char *pattern)
 {
 	Reader		r = {pattern, false, 0};
-	Req			req;
+	Reqs		reqs = read_alternation(&r);
+	List	   *result = NIL;
+	int			i;
 
-	/* a leading (?i) and the like changes what its letters mean; (?x) even what blanks mean */
-	req = read_alternation(&r);
 	if (r.lost || *r.p != '\0')
 		return NIL;
-	return req.words;
+	for (i = 0; i < reqs.n; i++)
+		result = lappend(result, reqs.set[i].words);
+	return result;
 }
 
-/* ---------- the automaton ---------- */
+/* ---------- the finder ---------- */
+
+#define MW_TABLE_BITS	14
+
+/* A word at the place of its four rarest bytes */
+typedef struct Entry
+{
+	uint32		four;			/* folded */
+	uint16		before;			/* bytes of the word before them */
+	uint16		len;
+	uint32		word;			/* where it begins in "text", folded */
+	uint32		first;			/* of its ids in "ids" */
+	uint32		nids;
+} Entry;
 
 struct MwWords
 {
-	uint8		class_of[256];
-	int			nclasses;
+	int			npatterns;
 	int			nids;
-	uint16	   *next;			/* state * nclasses + class */
-	uint16	   *hits;			/* per state: 0, or where its list of ids begins in "lists" */
-	uint16	   *lists;			/* ids, each list ended by MW_NO_ID */
+	int			nbits;			/* of a result of the pass: sets of patterns, then single words */
+	uint64		table[(1 << MW_TABLE_BITS) / 64];
+	uint16	   *heads;			/* by hash: 1 + the first entry of its chain, 0 for none */
+	uint16	   *next;
+	Entry	   *entries;
+	char	   *text;
+	uint32	   *ids;
+	uint64	   *preset;			/* bits of sets that do not exist */
 };
 
-#define MW_NO_ID PG_UINT16_MAX
+#define FOLD4			0x20202020u
+#define HASH4(x)		(((x) * 2654435761u) >> (32 - MW_TABLE_BITS))
 
-/* mw_words_make builds the machine in the current memory context; NULL when there are too many words. */
+static inline uint32
+load4(const char *p)
+{
+	uint32		x;
+
+	memcpy(&x, p, 4);
+	return x | FOLD4;
+}
+
+typedef struct Word
+{
+	char	   *s;				/* folded */
+	int			id;
+} Word;
+
+static int
+by_word(const void *a, const void *b)
+{
+	int			c = strcmp(((const Word *) a)->s, ((const Word *) b)->s);
+
+	return c ? c : ((const Word *) a)->id - ((const Word *) b)->id;
+}
+
+static char *
+folded(const char *s)
+{
+	char	   *f = pstrdup(s);
+	char	   *p;
+
+	for (p = f; *p; p++)
+		*p |= 0x20;
+	return f;
+}
+
+/* mw_words_make builds the finder. */
 MwWords *
-mw_words_make(char **words, const int *ids, int n, int nids)
+mw_words_make(List **sets, int n, const char *const *words, const int *word_ids, int nwords, int nids)
 {
 	MwWords    *w = palloc0(sizeof(MwWords));
-	int			nstates = 1;
-	int			maxstates = 1;
-	int		   *child;			/* the trie: state * nclasses + class, -1 for none */
-	int		   *fail;
-	int		   *queue;
-	List	  **out;
-	int			head = 0,
-				tail = 0;
-	int			nlist = 1;
+	int			total = nwords;
+	int			nentries = 0;
+	int			textlen = 0;
+	Word	   *all;
 	int			i,
-				c;
+				k;
 
-	w->nclasses = 1;
+	w->npatterns = n;
 	w->nids = nids;
+	w->nbits = n * MW_LITERAL_SETS + (nids - n);
+	w->preset = palloc0(sizeof(uint64) * ((w->nbits + 63) / 64));
 	for (i = 0; i < n; i++)
-	{
-		const unsigned char *p;
-
-		maxstates += strlen(words[i]);
-		for (p = (const unsigned char *) words[i]; *p; p++)
-			if (w->class_of[*p] == 0)
-				w->class_of[*p] = w->nclasses++;
-	}
-	if (maxstates >= PG_UINT16_MAX / 2)
-		return NULL;
-	/* capital ASCII letters are their small ones */
-	for (c = 'A'; c <= 'Z'; c++)
-		w->class_of[c] = w->class_of[c + 32];
-
-	child = palloc(sizeof(int) * maxstates * w->nclasses);
-	memset(child, 0xff, sizeof(int) * maxstates * w->nclasses);
-	fail = palloc0(sizeof(int) * maxstates);
-	queue = palloc(sizeof(int) * maxstates);
-	out = palloc0(sizeof(List *) * maxstates);
-
-	for (i = 0; i < n; i++)
-	{
-		const unsigned char *p;
-		int			s = 0;
-
-		for (p = (const unsigned char *) words[i]; *p; p++)
-		{
-			int		   *to = &child[s * w->nclasses + w->class_of[*p]];
-
-			if (*to < 0)
-				*to = nstates++;
-			s = *to;
-		}
-		out[s] = list_append_unique_int(out[s], ids[i]);
-	}
-
-	/* breadth first: a state's failure is known before its children's */
-	for (c = 0; c < w->nclasses; c++)
-	{
-		if (child[c] < 0)
-			child[c] = 0;
-		else
-			queue[tail++] = child[c];
-	}
-	while (head < tail)
-	{
-		int			s = queue[head++];
-
-		out[s] = list_concat_unique_int(out[s], out[fail[s]]);
-		for (c = 0; c < w->nclasses; c++)
-		{
-			int		   *to = &child[s * w->nclasses + c];
-			int			via = child[fail[s] * w->nclasses + c];
-
-			if (*to < 0)
-				*to = via;
-			else
-			{
-				fail[*to] = via;
-				queue[tail++] = *to;
-			}
-		}
-	}
-
-	for (i = 0; i < nstates; i++)
-		if (out[i] != NIL)
-			nlist += list_length(out[i]) + 1;
-	w->next = palloc(sizeof(uint16) * nstates * w->nclasses);
-	w->hits = palloc0(sizeof(uint16) * nstates);
-	w->lists = palloc(sizeof(uint16) * nlist);
-	nlist = 1;
-	for (i = 0; i < nstates; i++)
 	{
 		ListCell   *lc;
 
-		for (c = 0; c < w->nclasses; c++)
-			w->next[i * w->nclasses + c] = (uint16) child[i * w->nclasses + c];
-		if (out[i] == NIL)
-			continue;
-		w->hits[i] = (uint16) nlist;
-		foreach(lc, out[i])
-			w->lists[nlist++] = (uint16) lfirst_int(lc);
-		w->lists[nlist++] = MW_NO_ID;
+		foreach(lc, sets[i])
+			total += list_length(lfirst(lc));
 	}
-	pfree(child);
-	pfree(fail);
-	pfree(queue);
-	pfree(out);
+	all = palloc(sizeof(Word) * Max(1, total));
+	total = 0;
+	for (i = 0; i < n; i++)
+		for (k = 0; k < MW_LITERAL_SETS; k++)
+		{
+			int			bit = i * MW_LITERAL_SETS + k;
+			ListCell   *lc;
+
+			if (k >= list_length(sets[i]))
+			{
+				w->preset[bit / 64] |= UINT64CONST(1) << (bit % 64);
+				continue;
+			}
+			foreach(lc, (List *) list_nth(sets[i], k))
+			{
+				all[total].s = folded(lfirst(lc));
+				all[total++].id = bit;
+			}
+		}
+	for (i = 0; i < nwords; i++)
+	{
+		all[total].s = folded(words[i]);
+		all[total++].id = n * MW_LITERAL_SETS + (word_ids[i] - n);
+	}
+	qsort(all, total, sizeof(Word), by_word);
+	for (i = 0; i < total; i++)
+		if (i == 0 || strcmp(all[i].s, all[i - 1].s) != 0)
+		{
+			nentries++;
+			textlen += strlen(all[i].s);
+		}
+	if (nentries >= PG_UINT16_MAX)
+	{
+		/* tens of thousands of words: no filter, run everything */
+		memset(w->preset, 0xff, sizeof(uint64) * ((w->nbits + 63) / 64));
+		nentries = total = 0;
+	}
+
+	w->heads = palloc0(sizeof(uint16) * (1 << MW_TABLE_BITS));
+	w->next = palloc0(sizeof(uint16) * Max(1, nentries));
+	w->entries = palloc0(sizeof(Entry) * Max(1, nentries));
+	w->text = palloc(Max(1, textlen));
+	w->ids = palloc(sizeof(uint32) * Max(1, total));
+	nentries = textlen = 0;
+	for (i = 0; i < total; i = k)
+	{
+		Entry	   *e = &w->entries[nentries];
+		uint32		h;
+
+		e->len = strlen(all[i].s);
+		e->before = best_four(all[i].s, e->len);
+		e->word = textlen;
+		memcpy(w->text + textlen, all[i].s, e->len);
+		e->four = load4(w->text + textlen + e->before);
+		textlen += e->len;
+		e->first = i;
+		for (k = i; k < total && strcmp(all[k].s, all[i].s) == 0; k++)
+			w->ids[k] = all[k].id;
+		e->nids = k - i;
+		h = HASH4(e->four);
+		w->table[h / 64] |= UINT64CONST(1) << (h % 64);
+		w->next[nentries] = w->heads[h];
+		w->heads[h] = ++nentries;
+	}
 	return w;
 }
 
-/* mw_words_find runs the machine over a text. */
-bool
-mw_words_find(const MwWords *w, const char *s, int len, uint64 *found)
+/* Compare the words whose four bytes may stand at s[i]. */
+static pg_noinline void
+check_place(const MwWords *w, const char *s, int len, int i, uint32 x, uint64 *bits)
 {
-	const unsigned char *p = (const unsigned char *) s;
-	const unsigned char *end = p + len;
-	const uint16 *next = w->next;
-	const uint16 *hits = w->hits;
-	uint32		n = (uint32) w->nclasses;
-	uint32		state = 0;
-	bool		any = false;
+	int			k;
 
-	for (; p < end; p++)
+	for (k = w->heads[HASH4(x)]; k != 0; k = w->next[k - 1])
 	{
-		state = next[state * n + w->class_of[*p]];
-		if (unlikely(hits[state] != 0))
-		{
-			const uint16 *id = &w->lists[hits[state]];
+		const Entry *e = &w->entries[k - 1];
+		const char *word = w->text + e->word;
+		const char *t = s + i - e->before;
+		int			j;
 
-			any = true;
-			for (; *id != MW_NO_ID; id++)
-				found[*id / 64] |= UINT64CONST(1) << (*id % 64);
+		if (e->four != x || i < e->before || i - e->before + e->len > len)
+			continue;
+		for (j = 0; j < e->len; j++)
+			if ((char) (t[j] | 0x20) != word[j])
+				break;
+		if (j < e->len)
+			continue;
+		for (j = 0; j < (int) e->nids; j++)
+		{
+			uint32		id = w->ids[e->first + j];
+
+			bits[id / 64] |= UINT64CONST(1) << (id % 64);
 		}
 	}
-	return any;
+}
+
+/* mw_words_find makes the pass. */
+void
+mw_words_find(const MwWords *w, const char *s, int len, uint64 *found)
+{
+	int			nwords = (w->nbits + 63) / 64;
+	uint64		small[32];
+	uint64	   *bits = nwords <= (int) lengthof(small) ? small : palloc(sizeof(uint64) * nwords);
+	int			i;
+
+	memcpy(bits, w->preset, sizeof(uint64) * nwords);
+	for (i = 0; i + 4 <= len; i++)
+	{
+		uint32		x = load4(s + i);
+		uint32		h = HASH4(x);
+
+		if (unlikely((w->table[h / 64] >> (h % 64)) & 1))
+			check_place(w, s, len, i, x, bits);
+	}
+
+	memset(found, 0, sizeof(uint64) * ((w->nids + 63) / 64));
+	for (i = 0; i < nwords; i++)
+	{
+		uint64		b = bits[i];
+
+		/* sixteen patterns a word: all four bits of one must be set */
+		b &= b >> 1;
+		b &= b >> 2;
+		b &= UINT64CONST(0x1111111111111111);
+		while (b)
+		{
+			int			id = i * 16 + pg_rightmost_one_pos64(b) / MW_LITERAL_SETS;
+
+			b &= b - 1;
+			if (id < w->npatterns)
+				found[id / 64] |= UINT64CONST(1) << (id % 64);
+		}
+	}
+	for (i = w->npatterns; i < w->nids; i++)
+	{
+		int			bit = w->npatterns * MW_LITERAL_SETS + (i - w->npatterns);
+
+		if ((bits[bit / 64] >> (bit % 64)) & 1)
+			found[i / 64] |= UINT64CONST(1) << (i % 64);
+	}
+	if (bits != small)
+		pfree(bits);
 }

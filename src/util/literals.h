@@ -1,9 +1,9 @@
 /*
- * literals.h - which words must a match of a pattern contain, and where in a
- * text does any of many words stand.
+ * literals.h - which words must a match of a pattern contain, and which
+ * patterns have all of theirs in a text.
  *
- * Together they are the prefilter for a long list of patterns: one pass over
- * the text finds the words, and only the patterns whose words occurred are run.
+ * The prefilter for a long list of patterns: one pass over the text looks for
+ * the words, and only patterns that can match at all are run.
  */
 #ifndef MW_LITERALS_H
 #define MW_LITERALS_H
@@ -11,19 +11,24 @@
 #include "postgres.h"
 #include "nodes/pg_list.h"
 
+/* so many sets of words a pattern has at most */
+#define MW_LITERAL_SETS	4
+
 /*
- * Words (char *, ASCII letters in lower case) of which every match of the
- * pattern contains at least one, whatever the case of its ASCII letters.  NIL
- * where the pattern does not say, or only words too short to select anything.
+ * Sets of words (a List of Lists of char *, at most MW_LITERAL_SETS of them, the
+ * most telling first): every match of the pattern contains a word of each set,
+ * whatever the case of its letters.  NIL where the pattern does not say.
  */
 extern List *mw_required_literals(const char *pattern);
 
 typedef struct MwWords MwWords;
 
-/* A machine that finds all words at once; word i is reported as bit ids[i]. */
-extern MwWords *mw_words_make(char **words, const int *ids, int n, int nids);
-
-/* Set in *found (a zeroed array of (nids + 63) / 64) the ids whose words stand in s; true when there is any. */
-extern bool mw_words_find(const MwWords *w, const char *s, int len, uint64 *found);
+/*
+ * Make a finder for n patterns from their sets (NIL for none: always runs) and
+ * for further single words, numbered on from n.  Current memory context.
+ */
+extern MwWords *mw_words_make(List **sets, int n, const char *const *words, const int *word_ids, int nwords, int nids);
+/* Set in *found, (nids + 63) / 64 words, the ids of patterns and words that a text may match or holds. */
+extern void mw_words_find(const MwWords *w, const char *s, int len, uint64 *found);
 
 #endif
