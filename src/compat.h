@@ -32,6 +32,11 @@
 #define mw_json_lexer(s, len, encoding, escapes) makeJsonLexContextCstringLen(NULL, s, len, encoding, escapes)
 #endif
 
+/* 16 took VARDATA and its kin out of postgres.h */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 /* 16 made one function of the pg_*_aclcheck family */
 #if PG_VERSION_NUM < 160000
 #define mw_server_aclcheck(serverid, roleid, mode) pg_foreign_server_aclcheck(serverid, roleid, mode)

@@ -163,6 +163,7 @@ typedef struct MwReservation
 	MwScope		scopes[MW_MAX_SCOPES];
 	int			nscopes;		/* the tenant, and the session where there is one */
 	bool		held;			/* something is reserved now */
+	bool		counted;		/* an attempt of this call was sent: it has cost its request */
 	void	   *holder;			/* the transport's: who gives it back at an abort */
 	int64		tokens;			/* reserved in each limited scope */
 	int64		requests;		/* 1 until the first attempt of the call was sent; 0 where only booked hits are left */

@@ -345,7 +345,7 @@ gateway_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved
 		any |= r->scopes[i].limited;
 	if (!any)
 	{
-		r->requests = 1;
+		r->requests = r->counted ? 0 : 1;
 		return -1;
 	}
 
@@ -588,7 +588,10 @@ gateway_exchange(const MwAttempt *a)
 
 	/* what the gateway did not use up is ours again */
 	if (wire->counted)
+	{
+		r->counted = true;
 		r->requests = 0;
+	}
 	if (wire->reservation_used)
 	{
 		r->tokens = r->requests = 0;

@@ -171,7 +171,7 @@ mw_counters_reserve(MwReservation *r, MwFigures *why)
 			why->reserved = e->reserved_tokens;
 			why->tokens_left = left > 0 ? (int64) left : 0;
 		}
-		else if (requests + 1 > s->limit_requests)
+		else if (requests + (r->counted ? 0 : 1) > s->limit_requests)
 		{
 			verdict = e->hits_left > 0 ? MW_HITS_ONLY : MW_REFUSED;
 			why->scope = s - r->scopes;
@@ -184,7 +184,7 @@ mw_counters_reserve(MwReservation *r, MwFigures *why)
 
 	if (verdict == MW_ADMITTED || verdict == MW_HITS_ONLY)
 	{
-		r->requests = verdict == MW_ADMITTED ? 1 : 0;
+		r->requests = verdict == MW_ADMITTED && !r->counted ? 1 : 0;
 		r->held = true;
 		for (int i = 0; i < n; i++)
 		{

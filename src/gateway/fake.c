@@ -34,6 +34,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "gateway/bill.h"
 #include "gateway/script.h"
 #include "gateway/shm.h"
 #include "gateway/transport.h"
@@ -42,18 +43,6 @@
 
 /* SQL's functions use 1 and 2 in this place of an advisory lock's tag, claims of request_ids 0x6d77 */
 #define LOCK_CLASS		0x6d78
-
-/* What an exchange is to be booked as */
-typedef struct Bill
-{
-	const char *outcome;		/* of the ledger row */
-	bool		has_usage;		/* reply->usage is known or counted */
-	int64		tokens;
-	int64		requests;
-	bool		store;			/* a complete 2xx: recorded for a named request_id */
-	bool		usable;
-	bool		cacheable;
-} Bill;
 
 /* ---------- sums ---------- */
 
@@ -117,7 +106,7 @@ fake_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved, i
 
 	for (int i = 0; i < r->nscopes; i++)
 		limited |= r->scopes[i].limited;
-	r->requests = 1;
+	r->requests = r->counted ? 0 : 1;
 	if (!limited)
 		return -1;
 
@@ -133,7 +122,7 @@ fake_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved, i
 		if (!s->limited)
 			continue;
 		read_spent(call->tenant, s->session, &requests, &tokens);
-		if ((double) requests + 1 > s->limit_requests)
+		if ((double) requests + (double) r->requests > s->limit_requests)
 		{
 			refused = i;
 			*unit = "requests";
@@ -172,7 +161,7 @@ fake_release(MwCall *call)
 
 /* A ledger row, written when all is known: nobody else could see it running */
 static void
-write_attempt(const MwAttempt *a, TimestampTz started_at, const MwReply *reply, const Bill *bill)
+write_attempt(const MwAttempt *a, TimestampTz started_at, const MwReply *reply, const MwBill *bill)
 {
 	static MwStmt stmt = {
 		"INSERT INTO mw.fake_attempt (tenant, run_id, call, attempt, session, request_id, request_named, turn, "
@@ -204,7 +193,7 @@ write_attempt(const MwAttempt *a, TimestampTz started_at, const MwReply *reply, 
 	args[10] = PointerGetDatum(mw_key_bytea(&a->call_key));
 	args[11] = Int32GetDatum(a->nth);
 	args[12] = TimestampTzGetDatum(started_at);
-	args[13] = CStringGetTextDatum(bill->outcome);
+	args[13] = CStringGetTextDatum(mw_outcome_name(bill->kind));
 	if (reply->http_status != 0)
 		args[14] = Int32GetDatum(reply->http_status);
 	else
@@ -302,7 +291,7 @@ fake_book_hit(MwCall *call)
 	{
 		MwReservation none = {0};
 		MwReply		reply = {0};
-		Bill		bill = {.outcome = "ok",.requests = 1};
+		MwBill		bill = {.kind = MW_OUTCOME_OK,.requests = 1};
 		MwAttempt	a = {
 			.tenant = call->tenant,
 			.session = call->session,
@@ -317,11 +306,12 @@ fake_book_hit(MwCall *call)
 			.nth = call->nth,
 		};
 
-		for (int i = 0; i < r->nscopes; i++)
-		{
-			if (!isinf(r->scopes[i].limit_requests))
-				add_spent(call->tenant, r->scopes[i].session, 1, 0, 0);
-		}
+		/* what only the tenant counts belongs to no session, as in the gateway */
+		if (isinf(r->scopes[r->nscopes - 1].limit_requests))
+			a.session = NULL;
+		add_spent(call->tenant, NULL, 1, 0, 0);
+		if (a.session != NULL)
+			add_spent(call->tenant, a.session, 1, 0, 0);
 		write_attempt(&a, GetCurrentTimestamp(), &reply, &bill);
 		r->requests = 0;
 	}
@@ -432,91 +422,49 @@ sleep_until(TimestampTz until)
 	}
 }
 
-/* What a response means and costs: invariant 5 */
+/* What the script answered, as a carrier would have read it */
 static void
-judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, Bill *bill)
+judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, MwBill *bill)
 {
-	MwOutcome	outcome = {0};
-	bool		ok;
+	MwHttpKind	how = r->connect_failed ? MW_HTTP_NOT_SENT : timed_out || !r->complete ? MW_HTTP_UNKNOWN : MW_HTTP_COMPLETE;
+	bool		complete = how == MW_HTTP_COMPLETE;
 
-	reply->http_status = r->status;
+	mw_bill_make(bill, how, timed_out ? 0 : r->status, complete ? r->body : NULL, complete ? r->len : 0,
+				 r->connect_failed ? "no connection could be made" :
+				 timed_out ? "no complete answer came before the deadline" :
+				 !r->complete ? "the connection was closed before a complete answer" : "",
+				 a->provider, a->prompt_tokens, a->reserved->tokens, a->reserved->requests);
+	reply->kind = bill->kind;
+	reply->http_status = bill->http_status;
 	reply->retry_after_ms = r->retry_after_ms;
 	reply->retry_forbidden = r->retry_forbidden;
-
-	if (r->connect_failed)
+	reply->timed_out = timed_out;
+	reply->connect_failed = r->connect_failed;
+	reply->usage = bill->usage;
+	reply->error = bill->error[0] ? pstrdup(bill->error) : NULL;
+	if (complete)
 	{
-		reply->kind = MW_OUTCOME_NOT_SENT;
-		reply->connect_failed = true;
-		reply->error = "no connection could be made";
-		bill->outcome = "failed";
-		return;
+		reply->body = r->body;
+		reply->body_len = r->len;
 	}
-
-	bill->requests = a->reserved->requests;
-	if (timed_out || !r->complete)
-	{
-		reply->kind = MW_OUTCOME_UNKNOWN;
-		reply->timed_out = timed_out;
-		reply->http_status = timed_out ? 0 : r->status;
-		reply->error = timed_out ? "no complete answer came before the deadline" : "the connection was closed before a complete answer";
-		reply->usage.input_tokens = a->prompt_tokens;
-		reply->usage.output_tokens = Max(a->reserved->tokens - a->prompt_tokens, 0);
-		reply->usage.estimated = true;
-		bill->outcome = "unknown";
-		bill->has_usage = true;
-		bill->tokens = a->reserved->tokens;
-		return;
-	}
-
-	a->provider->outcome(r->body, r->len, r->status, &outcome);
-	reply->body = r->body;
-	reply->body_len = r->len;
-	if (outcome.inner_status != 0)
-		reply->http_status = outcome.inner_status;
-	ok = reply->http_status >= 200 && reply->http_status < 300;
-	reply->kind = ok && outcome.usable ? MW_OUTCOME_OK : MW_OUTCOME_FAILED;
-	if (outcome.error[0] != '\0')
-		reply->error = pstrdup(outcome.error);
-	else if (!ok)
-		reply->error = psprintf("HTTP status %d", reply->http_status);
-	bill->outcome = reply->kind == MW_OUTCOME_OK ? "ok" : "failed";
-	bill->store = ok && a->request_named;
-	bill->usable = outcome.usable;
-	bill->cacheable = reply->kind == MW_OUTCOME_OK && outcome.cacheable && a->cacheable;
-
-	/* a complete 2xx is paid for, usable or not: what its usage does not say we count, as the gateway does */
-	bill->has_usage = outcome.has_usage || ok;
-	if (outcome.has_usage)
-		reply->usage = outcome.usage;
-	else if (ok)
-	{
-		reply->usage.input_tokens = a->prompt_tokens;
-		reply->usage.output_tokens = 1 + r->len / 4;
-		reply->usage.estimated = true;
-	}
-	bill->tokens = reply->usage.input_tokens + reply->usage.output_tokens;
 }
 
 /* Book it in the sums of the tenant and of its session, limited or not: a limit may come later */
 static void
-settle(const MwAttempt *a, const Bill *bill)
+settle(const MwAttempt *a, const MwBill *bill)
 {
-	int64		excess = 0;
-
 	if (bill->tokens == 0 && bill->requests == 0)
 		return;
-	if (bill->tokens > a->reserved->tokens)
-		excess = bill->tokens - a->reserved->tokens;
-	add_spent(a->tenant, NULL, bill->requests, bill->tokens, excess);
+	add_spent(a->tenant, NULL, bill->requests, bill->tokens, bill->excess);
 	if (a->session != NULL)
-		add_spent(a->tenant, a->session, bill->requests, bill->tokens, excess);
+		add_spent(a->tenant, a->session, bill->requests, bill->tokens, bill->excess);
 }
 
 static MwReply *
 fake_exchange(const MwAttempt *a)
 {
 	MwReply    *reply = palloc0(sizeof(MwReply));
-	Bill		bill = {0};
+	MwBill		bill;
 	MwScripted *response;
 	TimestampTz started_at = GetCurrentTimestamp();
 	TimestampTz arrives;
@@ -556,16 +504,19 @@ fake_exchange(const MwAttempt *a)
 	SPI_connect();
 	write_attempt(a, started_at, reply, &bill);
 	settle(a, &bill);
-	if (bill.store)
-		write_answer(a, reply, bill.usable);
-	if (bill.cacheable)
+	if (bill.keep && a->request_named)
+		write_answer(a, reply, bill.kind == MW_OUTCOME_OK);
+	if (bill.kind == MW_OUTCOME_OK && bill.outcome.cacheable && a->cacheable)
 		write_cache(a, reply);
 	SPI_finish();
 
 	/* an answer and an unknown outcome use the reservation up; a failed attempt leaves it to the next */
 	reply->counted = bill.requests > 0;
 	if (reply->counted)
+	{
+		a->reserved->counted = true;
 		a->reserved->requests = 0;
+	}
 	if (reply->kind == MW_OUTCOME_OK || reply->kind == MW_OUTCOME_UNKNOWN)
 	{
 		a->reserved->held = false;

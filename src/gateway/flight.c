@@ -13,6 +13,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "gateway/bill.h"
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
 #include "gateway/http.h"
@@ -46,8 +47,8 @@ mw_flight_reply(MwFlight *f)
 	bool		gone;
 	MwSlot		was;
 
-	f->reply.kind = f->kind;
-	f->reply.usage = f->usage;
+	f->reply.kind = f->bill.kind;
+	f->reply.usage = f->bill.usage;
 	f->reply.body_len = f->body ? f->body_len : -1;
 	p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM);
 	if (!DsaPointerIsValid(p))
@@ -101,7 +102,7 @@ mw_flight_reply(MwFlight *f)
 void
 mw_flight_refuse(MwFlight *f, int sqlstate, const char *why)
 {
-	f->kind = MW_OUTCOME_NOT_SENT;
+	f->bill.kind = MW_OUTCOME_NOT_SENT;
 	f->reply.refused = true;
 	f->reply.sqlstate = sqlstate;
 	strlcpy(f->reply.error, why, sizeof(f->reply.error));
@@ -118,17 +119,17 @@ mw_flight_settle(MwFlight *f)
 {
 	MwSlot	   *s = &mw_shared->slots[f->slot];
 	MwWire	   *w = f->w;
-	bool		used = f->kind == MW_OUTCOME_OK || f->kind == MW_OUTCOME_UNKNOWN;
+	bool		used = f->bill.kind == MW_OUTCOME_OK || f->bill.kind == MW_OUTCOME_UNKNOWN;
 	int64		tokens = used ? w->reserved_tokens : 0;
-	int64		requests = used || f->billed_requests > 0 ? w->reserved_requests : 0;
+	int64		requests = used || f->bill.requests > 0 ? w->reserved_requests : 0;
 
-	mw_counters_settle(w->scope, w->limited, w->nscopes, tokens, requests, f->billed_tokens, f->billed_requests);
+	mw_counters_settle(w->scope, w->limited, w->nscopes, tokens, requests, f->bill.tokens, f->bill.requests);
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	s->tokens -= tokens;
 	s->requests -= requests;
 	LWLockRelease(mw_shared->lock);
 	f->reply.reservation_used = used;
-	f->reply.counted = f->billed_requests > 0;
+	f->reply.counted = f->bill.requests > 0;
 }
 
 /* ---------- taking requests ---------- */
@@ -212,35 +213,15 @@ mw_flights_queued(MwGate *gate)
 
 /* ---------- ends of transfers ---------- */
 
-/* Our own count of a bill that says nothing usable */
-static void
-estimate(MwFlight *f)
-{
-	f->usage = f->outcome.usage;
-	if (f->outcome.has_usage)
-		return;
-	memset(&f->usage, 0, sizeof(f->usage));
-	f->usage.input_tokens = f->w->prompt_tokens;
-	f->usage.output_tokens = 1 + f->body_len / 4;
-	f->usage.estimated = true;
-}
-
-/* Judge what came back (invariant 5) and what it costs */
+/* Judge what came back: from here on it has ended, and waits for its record */
 void
 mw_flight_judge(MwFlight *f, MwHttpResult *h)
 {
 	MwWire	   *w = f->w;
-	bool		success;
 
-	f->http_status = h->status;
-	f->reply.retry_after_ms = h->retry_after_ms;
-	f->reply.retry_forbidden = h->retry_forbidden;
-	f->reply.timed_out = h->timed_out;
-	f->reply.connect_failed = h->connect_failed;
-	strlcpy(f->reply.error, h->error, sizeof(f->reply.error));
-	memset(&f->outcome, 0, sizeof(f->outcome));
-
-	if (h->body != NULL)
+	f->body = NULL;
+	f->body_len = 0;
+	if (h->body != NULL && h->kind == MW_HTTP_COMPLETE)
 	{
 		int			len = (int) h->len;
 		char	   *copy = MemoryContextAllocExtended(mw_round_context(), len + 1, MCXT_ALLOC_HUGE);
@@ -252,44 +233,16 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 		f->body_len = len;
 		MemoryContextSwitchTo(old);
 	}
-
-	switch (h->kind)
-	{
-		case MW_HTTP_NOT_SENT:
-			f->kind = MW_OUTCOME_NOT_SENT;
-			break;
-		case MW_HTTP_UNKNOWN:
-			f->kind = MW_OUTCOME_UNKNOWN;
-			f->body = NULL;
-			f->usage.input_tokens = w->prompt_tokens;
-			f->usage.output_tokens = Max(w->reserved_tokens - w->prompt_tokens, 0);
-			f->usage.estimated = true;
-			f->billed_tokens = w->reserved_tokens;
-			f->billed_requests = w->reserved_requests;
-			break;
-		case MW_HTTP_COMPLETE:
-			if (f->body != NULL)
-				f->provider->outcome(f->body, f->body_len, h->status, &f->outcome);
-			success = h->status >= 200 && h->status < 300;
-			if (f->outcome.error[0])
-				strlcpy(f->reply.error, f->outcome.error, sizeof(f->reply.error));
-			else if (!success && !f->reply.error[0])
-				snprintf(f->reply.error, sizeof(f->reply.error), "HTTP status %d", h->status);
-			if (f->outcome.inner_status)
-				f->http_status = f->outcome.inner_status;
-			f->kind = success && f->outcome.usable && !f->outcome.inner_status ? MW_OUTCOME_OK : MW_OUTCOME_FAILED;
-			if (f->kind == MW_OUTCOME_OK || (success && !f->outcome.inner_status))
-				estimate(f);	/* a complete 2xx is paid for, usable or not */
-			else if (f->outcome.has_usage)
-				f->usage = f->outcome.usage;
-			f->billed_tokens = f->usage.input_tokens + f->usage.output_tokens;
-			f->billed_requests = w->reserved_requests;
-			if (h->status == 401)
-				mw_route_forget();
-			break;
-	}
-	f->reply.http_status = f->http_status;
-	f->excess_tokens = Max(f->billed_tokens - w->reserved_tokens, 0);
+	mw_bill_make(&f->bill, h->kind, h->status, f->body, f->body_len, h->error, f->provider,
+				 w->prompt_tokens, w->reserved_tokens, w->reserved_requests);
+	f->reply.retry_after_ms = h->retry_after_ms;
+	f->reply.retry_forbidden = h->retry_forbidden;
+	f->reply.timed_out = h->timed_out;
+	f->reply.connect_failed = h->connect_failed;
+	f->reply.http_status = f->bill.http_status;
+	strlcpy(f->reply.error, f->bill.error, sizeof(f->reply.error));
+	if (h->status == 401)
+		mw_route_forget();
 	f->in_flight = false;
 	f->transfer = NULL;
 	f->ended = true;
@@ -328,25 +281,25 @@ mw_flight_followers(MwFlight *f, bool share)
 	foreach(lc, followers)
 	{
 		MwFlight   *g = lfirst(lc);
-		bool		good = f->kind == MW_OUTCOME_OK;
+		bool		good = f->bill.kind == MW_OUTCOME_OK;
 
 		g->leader = NULL;
-		if (share && (g->same_call ? good || f->kind == MW_OUTCOME_UNKNOWN
-					  : good ? f->outcome.cacheable : f->kind != MW_OUTCOME_UNKNOWN))
+		if (share && (g->same_call ? good || f->bill.kind == MW_OUTCOME_UNKNOWN
+					  : good ? f->bill.outcome.cacheable : f->bill.kind != MW_OUTCOME_UNKNOWN))
 		{
-			g->kind = f->kind;
+			g->bill.kind = f->bill.kind;
 			g->reply = f->reply;
 			g->reply.reservation_used = g->reply.counted = false;
 			g->reply.shared = !g->same_call;
 			g->reply.recorded = g->same_call && good;
 			if (g->same_call && !good)
 			{
-				g->kind = MW_OUTCOME_NOT_SENT;
+				g->bill.kind = MW_OUTCOME_NOT_SENT;
 				g->reply.unknown_before = true;
 			}
-			memset(&g->usage, 0, sizeof(g->usage));
+			memset(&g->bill.usage, 0, sizeof(g->bill.usage));
 			if (good)
-				g->usage = f->usage;
+				g->bill.usage = f->bill.usage;
 			g->body = f->body;
 			g->body_len = f->body_len;
 			mw_flight_reply(g);
@@ -380,7 +333,7 @@ mw_flights_expire(void)
 		{
 			f->leader->followers = list_delete_ptr(f->leader->followers, f);
 			f->leader = NULL;
-			f->kind = MW_OUTCOME_NOT_SENT;
+			f->bill.kind = MW_OUTCOME_NOT_SENT;
 			f->reply.timed_out = true;
 			mw_flight_reply(f);			/* changes the list: look again at once */
 			return 0;
@@ -409,9 +362,9 @@ mw_flights_lost(void)
 
 		if (f->in_flight || f->ended)
 		{
-			f->kind = MW_OUTCOME_UNKNOWN;
-			f->billed_tokens = f->w->reserved_tokens;
-			f->billed_requests = f->w->reserved_requests;
+			f->bill.kind = MW_OUTCOME_UNKNOWN;
+			f->bill.tokens = f->w->reserved_tokens;
+			f->bill.requests = f->w->reserved_requests;
 			strlcpy(f->reply.error, "the gateway ended while the call was in flight", sizeof(f->reply.error));
 			f->body = NULL;
 			mw_flight_settle(f);

@@ -13,6 +13,7 @@
 #define MW_GATEWAY_H
 
 #include "mw.h"
+#include "gateway/bill.h"
 #include "gateway/http.h"
 #include "gateway/shm.h"
 
@@ -67,13 +68,7 @@ typedef struct MwFlight
 	bool		in_flight;		/* it has left */
 
 	/* after it */
-	MwOutcomeKind kind;
-	int			http_status;
-	MwOutcome	outcome;
-	MwUsage		usage;			/* the provider's, or our own count */
-	int64		billed_tokens;
-	int64		billed_requests;
-	int64		excess_tokens;
+	MwBill		bill;			/* kind, too, for what never left */
 
 	/* LOAD and BOOK */
 	int64		load_tokens[MW_MAX_SCOPES];

@@ -47,7 +47,9 @@ typedef struct Watched
 	uint32		events;			/* registered; 0: not at all */
 	bool		wanted;			/* libcurl waits for it now */
 	bool		ours;			/* opened by mw_http_on_open, so mw_http_on_close will be seen */
-	uint64		tcp_bytes;		/* received on it when libcurl last let go of it */
+	bool		plain;			/* and for http without TLS or proxy: then also */
+	MwHttpTransfer *last;		/* who waited for it last */
+	uint64		received;		/* bytes, when its last answer was complete */
 } Watched;
 
 static CURLM *multi;
@@ -57,8 +59,19 @@ static Watched *watched;
 static int	nwatched;
 static MwHttpTransfer *running_list;
 static int	nrunning;
+static uint64 cut_bytes;
 static int	nnamed;				/* running transfers to a host name */
 static sigset_t all_signals;
+
+/* The one way into libcurl's loop */
+static void
+act(curl_socket_t fd, int what)
+{
+	int			running;
+
+	cut_bytes = 0;
+	curl_multi_socket_action(multi, fd, what, &running);
+}
 
 static int64
 now_ms(void)
@@ -133,23 +146,45 @@ watch(int fd, Watched *w, uint32 events)
 }
 
 /*
- * What came over the socket for this transfer: libcurl knows only of whole
- * header lines, so that an answer cut off inside its status line looks to it
- * like none (see http_exchange.c).  Over TLS the count would hold alerts and
- * tickets, over HTTP/2 other streams.
+ * What the kernel received on a connection.  libcurl knows only of whole header
+ * lines, so that an answer which broke off inside its status line looks to it
+ * like none (http_exchange.c says what hangs on that).  So for plain http the
+ * count is taken when an answer is complete, and again when the connection is
+ * closed: more than that, the closing itself counts as one, was the beginning of
+ * an answer.  Over TLS there would be alerts and tickets in it, over HTTP/2
+ * other streams.
  */
-static void
-count_received(int fd, Watched *w, MwHttpTransfer *t)
+static uint64
+tcp_received(int fd)
 {
 	struct tcp_info info;
 	socklen_t	len = sizeof(info);
 
 	memset(&info, 0, sizeof(info));
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0)
-	{
-		t->tcp_bytes += info.tcpi_bytes_received - w->tcp_bytes;
-		w->tcp_bytes = info.tcpi_bytes_received;
-	}
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+		return 0;
+	return info.tcpi_bytes_received;
+}
+
+static void
+answer_complete(MwHttpTransfer *t)
+{
+	curl_socket_t fd = t->fd;
+	Watched    *w;
+
+	/* on the shortest path libcurl never had to wait, and told us no socket */
+	if (fd < 0 && curl_easy_getinfo(t->easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK)
+		return;
+	w = watched_entry(fd);
+	if (w != NULL && w->plain && (t->fd < 0 || w->last == t))
+		w->received = tcp_received(fd);
+}
+
+/* Bytes of unfinished answers on connections closed during this call into libcurl */
+uint64
+mw_http_cut_bytes(void)
+{
+	return cut_bytes;
 }
 
 static int
@@ -166,13 +201,12 @@ on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
 		events |= EPOLLOUT;
 	w->wanted = events != 0;
 	if (events == 0 && w->ours)
-	{
-		MwHttpTransfer *t = NULL;
-
 		events = w->events & EPOLLIN;	/* idle: stays, for reading only */
-		curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **) &t);
-		if (t != NULL && !t->https && t->proxy == NULL)
-			count_received(fd, w, t);
+	else if (w->plain && what == CURL_POLL_IN)
+	{
+		curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **) &w->last);
+		if (w->last != NULL)
+			w->last->fd = fd;
 	}
 	return watch(fd, w, events);
 }
@@ -193,7 +227,8 @@ mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
 
 	if (t->exchanges > 0)
 	{
-		t->died_unused = true;	/* a second exchange would begin: see above */
+		t->died_unused = true;	/* a second exchange would begin: http_exchange.c */
+		t->cut_bytes = cut_bytes;
 		return CURL_SOCKET_BAD;
 	}
 	if (!mw_http_may_call(t, mw_address_kind(&addr->addr)))
@@ -210,6 +245,7 @@ mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
 	t->opened = true;
 	memset(w, 0, sizeof(*w));
 	w->ours = true;
+	w->plain = !t->https && t->proxy == NULL;
 	return fd;
 }
 
@@ -221,6 +257,8 @@ mw_http_on_close(void *arg, curl_socket_t fd)
 
 	if (w != NULL)
 	{
+		if (w->plain)
+			cut_bytes = Max(cut_bytes, tcp_received(fd) - w->received);
 		watch(fd, w, 0);
 		memset(w, 0, sizeof(*w));
 	}
@@ -259,7 +297,8 @@ mw_http_start(const MwHttpRequest *req, char *why, size_t whylen)
 	t->too_large = t->header_flood = t->encoded = t->no_memory = t->header_ended = false;
 	t->socket_errno = t->status = 0;
 	t->header_bytes = 0;
-	t->tcp_bytes = 0;
+	t->cut_bytes = 0;
+	t->fd = -1;
 	t->retry_after = t->retry_after_ms = -1;
 	t->retry_forbidden = false;
 	t->body = NULL;
@@ -332,6 +371,8 @@ mw_http_next(MwHttpResult *r)
 		if (msg->msg != CURLMSG_DONE)
 			continue;
 		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **) &t);
+		if (rc == CURLE_OK && !t->https && t->proxy == NULL)
+			answer_complete(t);
 		memset(r, 0, sizeof(*r));
 		r->owner = t->owner;
 		mw_http_judge(t, rc, r);
@@ -432,13 +473,12 @@ mw_http_drive(void)
 	struct epoll_event events[EVENTS_A_ROUND];
 	sigset_t	saved;
 	bool		blocked = block_signals(&saved);
-	int			running;
 	int			n;
 
 	if (timer_at >= 0 && (timer_at == 0 || timer_at <= now_ms()))
 	{
 		timer_at = -1;
-		curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+		act(CURL_SOCKET_TIMEOUT, 0);
 	}
 	n = epoll_wait(epoll_fd, events, EVENTS_A_ROUND, 0);
 	for (int i = 0; i < n; i++)
@@ -464,12 +504,12 @@ mw_http_drive(void)
 		if ((events[i].events & EPOLLOUT) ||
 			((events[i].events & (EPOLLHUP | EPOLLERR)) && (w->events & EPOLLOUT)))
 			what |= CURL_CSELECT_OUT;
-		curl_multi_socket_action(multi, fd, what, &running);
+		act(fd, what);
 	}
 	if (timer_at == 0)
 	{
 		timer_at = -1;
-		curl_multi_socket_action(multi, CURL_SOCKET_TIMEOUT, 0, &running);
+		act(CURL_SOCKET_TIMEOUT, 0);
 	}
 	unblock_signals(blocked, &saved);
 }

@@ -1,7 +1,7 @@
 /*
  * http.h - libcurl, and nothing else: many transfers on one epoll descriptor.
  *
- * Only the gateway process includes this.  Nothing here raises, palloc's or
+ * Only the gateway process calls this (but for the pure mw_http_retry_after).  Nothing here raises, palloc's or
  * touches PostgreSQL's state inside a libcurl callback; bodies are malloc'd and
  * capped.  Redirects are never followed, environment variables (proxies, .netrc)
  * never read, only http and https spoken, compressed bodies never asked for.

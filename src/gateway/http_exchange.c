@@ -63,6 +63,7 @@ mw_http_on_request(void *arg, char *remote_ip, char *local_ip, int remote_port, 
 	if (t->exchanges > 0)
 	{
 		t->died_unused = true;
+		t->cut_bytes = mw_http_cut_bytes();
 		return CURL_PREREQFUNC_ABORT;
 	}
 	if (!mw_http_may_call(t, mw_address_kind_text(remote_ip)))
@@ -206,7 +207,7 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 	r->timed_out = rc == CURLE_OPERATION_TIMEDOUT && total_us / 1000 + 1 >= t->timeout_ms;
 	r->too_large = t->too_large;
 
-	if (t->tcp_bytes <= 1 &&
+	if (t->cut_bytes <= 1 &&
 		(t->died_unused ||
 		 (connects == 0 && t->exchanges > 0 && t->header_bytes == 0 && is_transport_failure(rc))))
 	{

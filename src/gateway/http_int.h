@@ -52,7 +52,8 @@ struct MwHttpTransfer
 	bool		header_ended;	/* that of the final answer: what follows are trailers */
 	int			status;
 	size_t		header_bytes;
-	uint64		tcp_bytes;		/* that came over the socket, as the kernel counts; plain http only */
+	uint64		cut_bytes;		/* of an answer, when libcurl was about to send again; plain http only */
+	int			fd;				/* of its connection, where libcurl said; -1: not known */
 	int64		retry_after;
 	int64		retry_after_ms;
 	bool		retry_forbidden;
@@ -75,6 +76,7 @@ extern const char *mw_http_set_handle(MwHttpTransfer *t, const MwHttpRequest *re
 /* http.c: callbacks of the sockets */
 extern curl_socket_t mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr);
 extern int	mw_http_on_close(void *arg, curl_socket_t fd);
+extern uint64 mw_http_cut_bytes(void);
 
 /* http_exchange.c */
 extern bool mw_http_may_call(MwHttpTransfer *t, int address_kind);

@@ -162,13 +162,15 @@ left_by_earlier_run(MwFlight *f)
 	};
 	static Statement lost = {
 		"SELECT count(*), count(*) FILTER (WHERE error = '" LOST_IN_CRASH "') FROM mw.attempt "
-		"WHERE tenant = $1 AND request_id = $2 AND call_key = $3 AND nth = $4 AND request_named AND outcome = 'unknown'",
-		4, {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
+		"WHERE tenant = $1 AND request_id = $2 AND call_key = $3 AND nth = $4 AND request_named AND outcome = 'unknown' "
+		"AND run_id <> $5",		/* of this run the retry stage knows */
+		5, {TEXTOID, TEXTOID, BYTEAOID, INT4OID, UUIDOID}
 	};
 	MwWire	   *w = f->w;
-	Datum		values[4] = {
+	Datum		values[5] = {
 		CStringGetTextDatum(mw_wire_string(w, tenant)), CStringGetTextDatum(mw_wire_string(w, request_id)),
-		PointerGetDatum(mw_key_bytea(&w->call_key)), Int32GetDatum(w->nth)
+		PointerGetDatum(mw_key_bytea(&w->call_key)), Int32GetDatum(w->nth),
+		UUIDPGetDatum(&w->run_id)
 	};
 	bool		null;
 	HeapTuple	t;
@@ -181,7 +183,7 @@ left_by_earlier_run(MwFlight *f)
 		MemoryContext spi;
 
 		t = SPI_tuptable->vals[0];
-		f->kind = DatumGetBool(SPI_getbinval(t, SPI_tuptable->tupdesc, 1, &null)) ? MW_OUTCOME_OK : MW_OUTCOME_FAILED;
+		f->bill.kind = DatumGetBool(SPI_getbinval(t, SPI_tuptable->tupdesc, 1, &null)) ? MW_OUTCOME_OK : MW_OUTCOME_FAILED;
 		body = DatumGetTextPP(SPI_getbinval(t, SPI_tuptable->tupdesc, 2, &null));
 		spi = MemoryContextSwitchTo(mw_round_context());
 		f->body_len = VARSIZE_ANY_EXHDR(body);
@@ -197,7 +199,7 @@ left_by_earlier_run(MwFlight *f)
 	crashes = DatumGetInt64(SPI_getbinval(t, SPI_tuptable->tupdesc, 2, &null));
 	if (unknown > 0 && (!w->resend_unknown || crashes >= 2))
 	{
-		f->kind = MW_OUTCOME_NOT_SENT;
+		f->bill.kind = MW_OUTCOME_NOT_SENT;
 		f->reply.unknown_before = true;
 		if (crashes >= 2)
 			strlcpy(f->reply.error, "it was running in two crashes of the server and is not sent a third time", sizeof(f->reply.error));
@@ -273,7 +275,6 @@ mw_record_outcome(MwFlight *f)
 	MwWire	   *w = f->w;
 	TimestampTz now = GetCurrentTimestamp();
 	const char *tenant = mw_wire_string(w, tenant);
-	bool		billed = f->usage.input_tokens > 0 || f->usage.output_tokens > 0;
 	char		nulls[15];
 	Datum		values[15];
 
@@ -284,34 +285,34 @@ mw_record_outcome(MwFlight *f)
 	values[2] = Int32GetDatum(w->call_no);
 	values[3] = Int32GetDatum(w->attempt);
 	values[4] = TimestampTzGetDatum(now);
-	values[5] = CStringGetTextDatum(f->kind == MW_OUTCOME_OK ? "ok" : f->kind == MW_OUTCOME_UNKNOWN ? "unknown" : "failed");
-	values[6] = Int32GetDatum(f->http_status);
-	nulls[6] = f->http_status ? ' ' : 'n';
-	values[7] = Int64GetDatum(f->usage.input_tokens);
-	values[8] = Int64GetDatum(f->usage.output_tokens);
-	values[9] = Int64GetDatum(f->usage.cached_tokens);
-	values[10] = Int64GetDatum(f->usage.reasoning_tokens);
-	if (!billed)
+	values[5] = CStringGetTextDatum(mw_outcome_name(f->bill.kind));
+	values[6] = Int32GetDatum(f->bill.http_status);
+	nulls[6] = f->bill.http_status ? ' ' : 'n';
+	values[7] = Int64GetDatum(f->bill.usage.input_tokens);
+	values[8] = Int64GetDatum(f->bill.usage.output_tokens);
+	values[9] = Int64GetDatum(f->bill.usage.cached_tokens);
+	values[10] = Int64GetDatum(f->bill.usage.reasoning_tokens);
+	if (!f->bill.has_usage)
 		nulls[7] = nulls[8] = nulls[9] = nulls[10] = 'n';
-	values[11] = Int64GetDatum(f->billed_tokens);
-	values[12] = Int64GetDatum(f->billed_requests);
-	values[13] = BoolGetDatum(f->usage.estimated);
+	values[11] = Int64GetDatum(f->bill.tokens);
+	values[12] = Int64GetDatum(f->bill.requests);
+	values[13] = BoolGetDatum(f->bill.usage.estimated);
 	values[14] = text_or_null(f->reply.error[0] ? f->reply.error : NULL, nulls, 14);
 	run(&st, values, nulls);
 
-	spend(tenant, mw_wire_string(w, session), f->billed_requests, f->billed_tokens, f->excess_tokens);
+	spend(tenant, mw_wire_string(w, session), f->bill.requests, f->bill.tokens, f->bill.excess);
 
-	if (w->request_named && f->body != NULL && f->http_status >= 200 && f->http_status < 300 && f->kind != MW_OUTCOME_UNKNOWN)
+	if (w->request_named && f->bill.keep)
 	{
 		values[1] = CStringGetTextDatum(mw_wire_string(w, request_id));
 		values[2] = PointerGetDatum(mw_key_bytea(&w->call_key));
 		values[3] = Int32GetDatum(w->nth);
-		values[4] = BoolGetDatum(f->kind == MW_OUTCOME_OK);
+		values[4] = BoolGetDatum(f->bill.kind == MW_OUTCOME_OK);
 		values[5] = PointerGetDatum(cstring_to_text_with_len(f->body, f->body_len));
 		values[6] = TimestampTzGetDatum(now);
 		run(&record, values, NULL);
 	}
-	if (w->cacheable && f->kind == MW_OUTCOME_OK && f->outcome.cacheable)
+	if (w->cacheable && f->bill.kind == MW_OUTCOME_OK && f->bill.outcome.cacheable)
 	{
 		mw_fault("cache_put");
 		values[1] = PointerGetDatum(mw_key_bytea(&w->cache_key));

@@ -156,14 +156,14 @@ carry_out(MwFlight *f)
 	switch (w->work)
 	{
 		case MW_WORK_LOAD:
-			f->kind = MW_OUTCOME_OK;
+			f->bill.kind = MW_OUTCOME_OK;
 			for (int i = 0; i < w->nscopes; i++)
 				if (w->limited[i])
 					(void) mw_counters_load(&w->scope[i], MyDatabaseId, f->load_tokens[i], f->load_requests[i]);
 			mw_flight_reply(f);
 			break;
 		case MW_WORK_RECORD:
-			f->kind = MW_OUTCOME_OK;
+			f->bill.kind = MW_OUTCOME_OK;
 			mw_flight_reply(f);
 			break;
 		case MW_WORK_BOOK:
@@ -178,7 +178,7 @@ carry_out(MwFlight *f)
 				LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 				s->requests = 0;
 				LWLockRelease(mw_shared->lock);
-				f->kind = MW_OUTCOME_OK;
+				f->bill.kind = MW_OUTCOME_OK;
 				mw_flight_reply(f);
 				break;
 			}
@@ -235,9 +235,9 @@ mw_round_do(MwGate *gate, List *work)
 		next = mw_flight_followers(f, false);
 		if (f->ended)
 		{
-			f->kind = MW_OUTCOME_UNKNOWN;
-			f->billed_tokens = f->w->reserved_tokens;
-			f->billed_requests = f->w->reserved_requests;
+			f->bill.kind = MW_OUTCOME_UNKNOWN;
+			f->bill.tokens = f->w->reserved_tokens;
+			f->bill.requests = f->w->reserved_requests;
 			mw_flight_settle(f);
 			f->body = NULL;
 		}

@@ -200,8 +200,8 @@ mw_error_text(char *dst, size_t size, const char *s, int len, bool markup)
 			{
 				if (n + bytes >= size)
 				{
-					dst[n] = '\0';
-					return;
+					s = end;	/* full */
+					break;
 				}
 				memcpy(dst + n, from, bytes);
 				n += bytes;
@@ -210,5 +210,7 @@ mw_error_text(char *dst, size_t size, const char *s, int len, bool markup)
 			fromlen -= bytes;
 		}
 	}
+	while (n > 0 && dst[n - 1] == ' ')
+		n--;
 	dst[n] = '\0';
 }

@@ -35,7 +35,7 @@ WHERE l.final;
 COMMENT ON VIEW mw.usage IS 'a row a call, with the usage that replaces that of its earlier attempts';
 
 CREATE VIEW mw.budget_status WITH (security_invoker = true) AS
-WITH spent AS (
+WITH spent AS NOT MATERIALIZED (
 	-- what each scope has used; '' is the tenant as a whole
 	SELECT s.tenant, s.session,
 		pg_catalog.sum(s.requests) AS requests, pg_catalog.sum(s.tokens) AS tokens, pg_catalog.sum(s.excess) AS excess
@@ -45,7 +45,7 @@ WITH spent AS (
 		SELECT f.tenant, f.session, f.requests, f.tokens, f.excess_tokens FROM mw.fake_spent AS f
 	) AS s
 	GROUP BY s.tenant, s.session
-), running AS (
+), running AS NOT MATERIALIZED (
 	-- what calls in flight hold, in the scope of their session and in the tenant's
 	SELECT x.tenant, y.session,
 		pg_catalog.sum(x.reserved_requests) AS requests, pg_catalog.sum(x.reserved_tokens) AS tokens
@@ -56,11 +56,11 @@ WITH spent AS (
 	) AS x
 	CROSS JOIN LATERAL (SELECT ''::text AS session UNION ALL SELECT x.session WHERE x.session IS NOT NULL) AS y
 	GROUP BY x.tenant, y.session
-), sessions AS (
+), sessions AS NOT MATERIALIZED (
 	SELECT s.tenant, s.session FROM spent AS s WHERE s.session OPERATOR(pg_catalog.<>) ''
 	UNION
 	SELECT r.tenant, r.session FROM running AS r WHERE r.session OPERATOR(pg_catalog.<>) ''
-), limits AS (
+), limits AS NOT MATERIALIZED (
 	-- the tenant as a whole, and sessions with a limit of their own
 	SELECT b.tenant, b.session, b.unit, b.per, b.amount
 	FROM mw.budget AS b

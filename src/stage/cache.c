@@ -157,7 +157,7 @@ mw_cache_run(MwCall *call)
 	}
 	if (reads && look_up(call))
 		return;
-	if (call->reserved.held && call->reserved.requests == 0)
+	if (call->reserved.held && call->reserved.requests == 0 && !call->reserved.counted)
 		mw_budget_refuse_miss(call);
 
 	for (;;)

@@ -53,7 +53,7 @@ mw_model_run(MwCall *call)
 		.prompt_tokens = call->prompt_tokens,
 		.call_key = call->call_key,
 		.nth = call->nth,
-		.resend_unknown = call->resend_unknown || (call->attempt > 1 && call->retry_unknown),
+		.resend_unknown = call->resend_unknown,
 		.cache_key = call->cache_key,
 		.cacheable = call->cacheable,
 		.share = call->cacheable && strcmp(call->cache_mode, "on") == 0,

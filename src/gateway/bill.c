@@ -1,0 +1,84 @@
+/*
+ * bill.c - judges an exchange (invariant 5).
+ *
+ * Not sent: costs nothing.  Unknown (written in full, no complete response):
+ * costs what was reserved, since the provider may have answered.  A complete 2xx
+ * is paid for, usable or not: by its usage, or by our own count of the prompt and
+ * of the answer's bytes where it says nothing sane.  Any other complete response
+ * costs what its usage says, mostly nothing.  Whatever was sent counts as a
+ * request, once a call.
+ */
+#include "mw.h"
+
+#include "gateway/bill.h"
+
+void
+mw_bill_make(MwBill *bill, MwHttpKind how, int status, const char *body, int len,
+			 const char *error, const MwProvider *provider,
+			 int64 prompt_tokens, int64 reserved_tokens, int64 reserved_requests)
+{
+	bool		success;
+
+	memset(bill, 0, sizeof(*bill));
+	strlcpy(bill->error, error, sizeof(bill->error));
+	bill->http_status = status;
+
+	if (how == MW_HTTP_NOT_SENT)
+	{
+		bill->kind = MW_OUTCOME_NOT_SENT;
+		return;
+	}
+	bill->requests = reserved_requests;
+	if (how == MW_HTTP_UNKNOWN)
+	{
+		bill->kind = MW_OUTCOME_UNKNOWN;
+		bill->has_usage = true;
+		bill->usage.input_tokens = Min(prompt_tokens, reserved_tokens);
+		bill->usage.output_tokens = Max(reserved_tokens - prompt_tokens, 0);
+		bill->usage.estimated = true;
+		bill->tokens = reserved_tokens;
+		return;
+	}
+
+	if (body != NULL)
+		provider->outcome(body, len, status, &bill->outcome);
+	if (bill->outcome.inner_status != 0)
+		bill->http_status = bill->outcome.inner_status;
+	success = bill->http_status >= 200 && bill->http_status < 300;
+	bill->kind = success && bill->outcome.usable ? MW_OUTCOME_OK : MW_OUTCOME_FAILED;
+	bill->keep = success && body != NULL;
+	if (bill->outcome.error[0] != '\0')
+		strlcpy(bill->error, bill->outcome.error, sizeof(bill->error));
+	else if (!success && bill->error[0] == '\0')
+		snprintf(bill->error, sizeof(bill->error), "HTTP status %d", bill->http_status);
+	else if (body == NULL && bill->error[0] == '\0')
+		strlcpy(bill->error, "the answer is empty", sizeof(bill->error));
+
+	bill->has_usage = bill->outcome.has_usage || success;
+	if (bill->outcome.has_usage)
+		bill->usage = bill->outcome.usage;
+	else if (success)
+	{
+		bill->usage.input_tokens = prompt_tokens;
+		bill->usage.output_tokens = 1 + len / 4;
+		bill->usage.estimated = true;
+	}
+	bill->tokens = bill->usage.input_tokens + bill->usage.output_tokens;
+	bill->excess = Max(bill->tokens - reserved_tokens, 0);
+}
+
+const char *
+mw_outcome_name(MwOutcomeKind kind)
+{
+	switch (kind)
+	{
+		case MW_OUTCOME_OK:
+			return "ok";
+		case MW_OUTCOME_UNKNOWN:
+			return "unknown";
+		case MW_OUTCOME_FAILED:
+		case MW_OUTCOME_NOT_SENT:
+			break;
+	}
+	return "failed";
+}
