@@ -90,6 +90,7 @@ extern void mw_record_booking(MwFlight *f);
 extern void mw_record_bare(MwFlight *f);
 extern void mw_record_reset(void);	/* before each round */
 extern void mw_record_recover(void);	/* attempts that a crash left running become unknown */
+extern bool mw_record_swept_sums(void);
 extern bool mw_record_sweep(void);	/* delete some of what was purged, expired or dropped; true: there may be more */
 extern void mw_record_lock_tables(bool lock);	/* session-level, while calls are in flight */
 extern int	mw_booking_scopes(const MwWire *w, MwKey *keys, double *limits);

@@ -231,10 +231,7 @@ at_commit(XactEvent event, void *arg)
 void
 mw_gateway_sweep_at_commit(void)
 {
-	if (mw_shared == NULL)
-		return;
-	mw_gateway_ensure();
-	sweep_wanted = true;
+	sweep_wanted = mw_shared != NULL;
 }
 
 void

@@ -448,6 +448,8 @@ mw_record_recover(void)
 
 /* ---------- sweeping ---------- */
 
+static bool swept_sums;
+
 /*
  * Delete a bounded number of rows that are of no use to anybody: cache rows
  * that a purge or their time has ended, and all that a dropped tenant left.
@@ -470,9 +472,23 @@ mw_record_sweep(void)
 	};
 	bool		more = false;
 
+	swept_sums = false;
 	for (int i = 0; i < lengthof(sweeps); i++)
-		more |= run(&sweeps[i], NULL, NULL) >= 1000;
+	{
+		uint64		n = run(&sweeps[i], NULL, NULL);
+
+		more |= n >= 1000;
+		if (i == lengthof(sweeps) - 1)
+			swept_sums = n > 0;
+	}
 	return more;
+}
+
+/* The last sweep took sums away: what shared memory knows of them is void after its commit */
+bool
+mw_record_swept_sums(void)
+{
+	return swept_sums;
 }
 
 /* ---------- locks ---------- */

@@ -26,6 +26,7 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "gateway/counters.h"
 #include "gateway/gateway.h"
 #include "gateway/http.h"
 #include "gateway/shm.h"
@@ -202,6 +203,7 @@ mw_gateway_main(Datum arg)
 		List	   *work;
 		long		timeout;
 		long		ms;
+		TimestampTz now;
 		WaitEvent	event;
 
 		ResetLatch(MyLatch);
@@ -227,24 +229,27 @@ mw_gateway_main(Datum arg)
 		ms = mw_flights_expire();
 		pgstat_report_stat(false);
 
-		/* what can wait: locks of an idle gateway, rows that nobody needs, leaving */
+		now = GetCurrentTimestamp();
+		if (gate->sweep || more_to_sweep || (now - last_sweep) / 1000 >= SWEEP_EVERY_MS)
+		{
+			gate->sweep = false;
+			last_sweep = now;
+			more_to_sweep = in_transaction(mw_record_sweep, &result) && result;
+			if (mw_record_swept_sums())
+				mw_counters_forget(MyDatabaseId);
+		}
+
+		/* what an idle gateway does: let go of its locks, leave */
 		timeout = mw_http_timeout_ms();
 		if (ms >= 0)
 			timeout = timeout < 0 ? ms : Min(timeout, ms);
 		if (mw_flights() == NIL)
 		{
-			TimestampTz now = GetCurrentTimestamp();
 			long		idle = (now - last_work) / 1000;
 			long		limit = mw_guc_gateway_idle_s * 1000L;
 
 			if (idle >= UNLOCK_AFTER_MS)
 				mw_record_lock_tables(false);
-			if (gate->sweep || more_to_sweep || (now - last_sweep) / 1000 >= SWEEP_EVERY_MS)
-			{
-				gate->sweep = false;
-				last_sweep = now;
-				more_to_sweep = in_transaction(mw_record_sweep, &result) && result;
-			}
 			if (idle >= limit)
 			{
 				bool		empty;
@@ -260,11 +265,11 @@ mw_gateway_main(Datum arg)
 				}
 				continue;
 			}
-			ms = idle < UNLOCK_AFTER_MS ? UNLOCK_AFTER_MS - idle : Min(limit - idle, SWEEP_EVERY_MS);
-			if (more_to_sweep)
-				ms = 0;
+			ms = idle < UNLOCK_AFTER_MS ? UNLOCK_AFTER_MS - idle : limit - idle;
 			timeout = timeout < 0 ? ms : Min(timeout, ms);
 		}
+		ms = more_to_sweep ? 0 : Max(SWEEP_EVERY_MS - (now - last_sweep) / 1000, 0);
+		timeout = timeout < 0 ? ms : Min(timeout, ms);
 		MemoryContextSwitchTo(TopMemoryContext);
 		WaitEventSetWait(waits, timeout, &event, 1, mw_wait_event());
 	}

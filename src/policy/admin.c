@@ -163,11 +163,15 @@ mw_create_tenant(PG_FUNCTION_ARGS)
 				errmsg("tenant \"%s\" already exists", tenant),
 				errhint("SELECT mw_alter_tenant(%s, '{...}'); changes its settings.", quote_literal_cstr(tenant)));
 	if (mw_spi_read(&remains, MW_AS_OWNER, values, NULL, 1) > 0)
+	{
+		if (mw_shared != NULL)
+			(void) mw_gateway_ensure();	/* it sweeps when it starts */
 		ereport(ERROR,
 				errcode(ERRCODE_OBJECT_IN_USE),
 				errmsg("rows of an earlier tenant \"%s\" are not erased yet", tenant),
 				errdetail("Its ledger and its recorded answers would become the new tenant's."),
 				errhint("Try again in a moment: the gateway erases them after mw_drop_tenant (where mw is preloaded)."));
+	}
 	SPI_finish();
 	PG_RETURN_VOID();
 }

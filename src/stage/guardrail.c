@@ -73,6 +73,7 @@ make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
 	MemoryContext old = MemoryContextSwitchTo(cxt);
 	GuardPlan  *plan = palloc0(sizeof(GuardPlan));
 	List	  **sets;
+	int		   *longest;
 	const char *extra[lengthof(extra_words)];
 	int			extra_id[lengthof(extra_words)];
 	int			i;
@@ -83,6 +84,7 @@ make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
 
 	MemoryContextSwitchTo(work);
 	sets = palloc0(sizeof(List *) * Max(1, nguards));
+	longest = palloc0(sizeof(int) * Max(1, nguards));
 	for (i = 0; i < nguards; i++)
 	{
 		char	   *why = NULL;
@@ -97,7 +99,7 @@ make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
 					 errdetail("%s.", why),
 					 errhint("SELECT mw_alter_guard(%s, '{\"pattern\": \"…\"}')",
 							 quote_literal_cstr(guards[i].guard))));
-		sets[i] = mw_required_literals(guards[i].pattern);
+		sets[i] = mw_required_literals(guards[i].pattern, &longest[i]);
 	}
 	for (i = 0; i < (int) lengthof(extra_words); i++)
 	{
@@ -105,7 +107,7 @@ make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
 		extra_id[i] = nguards + extra_words[i].asks;
 	}
 	MemoryContextSwitchTo(cxt);
-	plan->words = mw_words_make(sets, nguards, extra, extra_id, lengthof(extra_words), nguards + NEXTRA);
+	plan->words = mw_words_make(sets, longest, nguards, extra, extra_id, lengthof(extra_words), nguards + NEXTRA);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(work);
 	return plan;
@@ -177,11 +179,14 @@ static void
 judge_view(Judging *j, const MwView *v, int *asks)
 {
 	GuardPlan  *plan = j->plan;
-	uint64		small[8] = {0};
-	uint64	   *found = plan->nwords <= (int) lengthof(small) ? small : palloc0(sizeof(uint64) * plan->nwords);
+	uint64		small[8];
+	uint64	   *found = plan->nwords <= (int) lengthof(small) ? small : palloc(sizeof(uint64) * plan->nwords);
+	MwReach		some[256];
+	MwReach    *reach = plan->nguards <= (int) lengthof(some) - NEXTRA ? some
+		: palloc(sizeof(MwReach) * (plan->nguards + NEXTRA));
 	int			k;
 
-	mw_words_find(plan->words, v->s, v->len, found);
+	mw_words_find(plan->words, v->s, v->len, found, reach);
 	for (k = 0; k < NEXTRA; k++)
 	{
 		int			id = plan->nguards + k;
@@ -204,7 +209,14 @@ judge_view(Judging *j, const MwView *v, int *asks)
 			run &= run - 1;
 			if (i >= plan->nguards || plan->re[i] == NULL)
 				continue;
-			rc = mw_regex_find(plan->re[i], v->s, v->len, 0, &from, &to);
+			/* between characters */
+			from = reach[i].from;
+			to = reach[i].to;
+			while (from > 0 && ((unsigned char) v->s[from] & 0xc0) == 0x80)
+				from--;
+			while (to < v->len && ((unsigned char) v->s[to] & 0xc0) == 0x80)
+				to++;
+			rc = mw_regex_find(plan->re[i], v->s, to, from, &from, &to);
 			if (rc == 0)
 				continue;
 			if (rc < 0)
@@ -224,6 +236,8 @@ judge_view(Judging *j, const MwView *v, int *asks)
 	}
 	if (found != small)
 		pfree(found);
+	if (reach != some)
+		pfree(reach);
 }
 
 static void

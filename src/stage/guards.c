@@ -71,7 +71,7 @@ const MwGuard mw_builtin_guards[] =
 		"(?:instructions?|rules?|text|everything|all|prompt|conversation)" SP "(?:(?:said|written|given|is|that is) ?)?(?:above|so far|before(?: this)?|up to now)?" SP "(?:are|was|were|is)" SP "(?:only |just |all )?a(?:n exercise| test| joke| drill)(?![a-z])",
 	1, MW_GUARD_BLOCK},
 	{"real_instruction", "direct",
-		"(?:the )?(?:real|actual|true|new) (?:instructions?|task|order|policy|rules?)" SP "(?:is|are|for all)" SP "(?:to |now |agents|:)",
+		"(?:real |actual |true |new )(?:instructions?|task|order|policy|rules?)" SP "(?:is|are|for all)" SP "(?:to |now |agents|:)",
 	0.5, MW_GUARD_BLOCK},
 	{"orders_from_me", "direct",
 		"(?:take (?:your )?orders|(?:obey|follow|listen to|await|serve|heed)" SP "(?:only" SP ")?(?:my|me|the user|this message)|(?:orders|commands|instructions))" SP "(?:only" SP ")?(?:from|only|alone)" SP "(?:this message|me(?![a-z])|now on|the user(?: only)?|(?<=only ))"

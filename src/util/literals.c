@@ -8,7 +8,9 @@
  * looks at each place of the text whether its next four bytes are any word's: a
  * multiplication and one bit of a small table, without a chain from one place
  * to the next, which is several times faster than an automaton.  What passes is
- * compared in full.  Letters are compared without regard to ASCII case (the bit
+ * compared in full.  A pattern is a candidate only where words of all its sets
+ * stand so close together that one match could hold them, so that a long text
+ * full of single words still runs few patterns, each on a small part.  Letters are compared without regard to ASCII case (the bit
  * 0x20 is ignored in all bytes: more may pass, never less).  Searching neither
  * allocates nor calls anything.
  */
@@ -24,6 +26,8 @@
 
 /* the finder looks at four bytes */
 #define MW_MIN_LITERAL	4
+/* matches longer than this count as unbounded */
+#define MW_MAX_LONGEST	4096
 /* sets with more words than this are not worth looking for */
 #define MW_MAX_LITERALS 160
 
@@ -36,11 +40,12 @@ typedef struct Req
 	int			score;
 } Req;
 
-/* All sets that hold for a piece of a pattern, best first */
+/* All sets that hold for a piece of a pattern, best first, and how long the piece can be */
 typedef struct Reqs
 {
 	Req			set[MW_LITERAL_SETS];
 	int			n;
+	int64		longest;
 } Reqs;
 
 typedef struct Reader
@@ -136,22 +141,35 @@ end_word(Reqs *reqs, StringInfo word)
 	resetStringInfo(word);
 }
 
-/* Skip a bracket expression; r->p stands behind its '['. */
-static void
+/* Skip a bracket expression; r->p stands behind its '['.  Returns the bytes of what it matches at most. */
+static int
 skip_class(Reader *r)
 {
+	int			bytes = 1;
+
 	if (*r->p == '^')
+	{
+		bytes = 4;
 		r->p++;
+	}
 	if (*r->p == ']')
 		r->p++;
 	while (*r->p && *r->p != ']')
 	{
+		if ((unsigned char) *r->p >= 0x80)
+			bytes = 4;
 		if (*r->p == '\\' && r->p[1])
+		{
+			/* small letters name ASCII sets without PCRE2_UCP; x, p and what is negated do not */
+			if (isalpha((unsigned char) r->p[1]) && strchr("sdwnrt", r->p[1]) == NULL)
+				bytes = 4;
 			r->p++;
+		}
 		else if (*r->p == '[' && r->p[1] == ':')
 		{
 			const char *end = strstr(r->p, ":]");
 
+			bytes = 4;
 			if (end)
 				r->p = end + 1;
 		}
@@ -161,23 +179,30 @@ skip_class(Reader *r)
 		r->p++;
 	else
 		r->lost = true;
+	return bytes;
 }
 
-/* Read a quantifier if there is one: the least number of times, 1 without one. */
+/* Read a quantifier if there is one: the least number of times, and the most. */
 static int
-read_quantifier(Reader *r, bool *present)
+read_quantifier(Reader *r, bool *present, int64 *most)
 {
 	int			least = 1;
 
 	*present = true;
+	*most = 1;
 	switch (*r->p)
 	{
 		case '?':
-		case '*':
 			least = 0;
 			r->p++;
 			break;
+		case '*':
+			least = 0;
+			*most = MW_MAX_LONGEST + 1;
+			r->p++;
+			break;
 		case '+':
+			*most = MW_MAX_LONGEST + 1;
 			r->p++;
 			break;
 		case '{':
@@ -193,8 +218,10 @@ read_quantifier(Reader *r, bool *present)
 				return 1;		/* a literal brace */
 			}
 			least = atoi(r->p + 1);
+			*most = least;
 			while (*r->p && *r->p != '}')
-				r->p++;
+				if (*r->p++ == ',')
+					*most = *r->p == '}' ? MW_MAX_LONGEST + 1 : atoi(r->p);
 			if (*r->p)
 				r->p++;
 			break;
@@ -207,6 +234,14 @@ read_quantifier(Reader *r, bool *present)
 	return least;
 }
 
+/* A piece of so many bytes, so many times */
+static int64
+times(int64 bytes, int64 most)
+{
+	return bytes > MW_MAX_LONGEST || most > MW_MAX_LONGEST ? MW_MAX_LONGEST + 1
+		: Min(bytes * most, MW_MAX_LONGEST + 1);
+}
+
 /* Read a group; r->p stands behind its '('.  False where it was lost. */
 static bool
 read_group(Reader *r, Reqs *outer)
@@ -214,6 +249,8 @@ read_group(Reader *r, Reqs *outer)
 	Reqs		inner;
 	bool		ignore = false;
 	bool		quantified;
+	int64		most;
+	int			least;
 	int			i;
 
 	if (*r->p == '*')
@@ -243,7 +280,10 @@ read_group(Reader *r, Reqs *outer)
 	if (*r->p != ')' || r->lost)
 		return false;
 	r->p++;
-	if (read_quantifier(r, &quantified) > 0 && !ignore)
+	least = read_quantifier(r, &quantified, &most);
+	/* what is only looked at counts too: it must be there to be looked at */
+	outer->longest += times(inner.longest, most);
+	if (least > 0 && !ignore)
 		for (i = 0; i < inner.n; i++)
 			add_set(outer, inner.set[i]);
 	return true;
@@ -256,6 +296,8 @@ read_sequence(Reader *r)
 	Reqs		reqs = {0};
 	StringInfoData word;
 	bool		quantified;
+	int64		most;
+	int			bytes;
 
 	initStringInfo(&word);
 	while (*r->p && *r->p != '|' && *r->p != ')' && !r->lost)
@@ -275,15 +317,18 @@ read_sequence(Reader *r)
 		{
 			r->p++;
 			end_word(&reqs, &word);
-			skip_class(r);
-			(void) read_quantifier(r, &quantified);
+			bytes = skip_class(r);
+			(void) read_quantifier(r, &quantified, &most);
+			reqs.longest += times(bytes, most);
 			continue;
 		}
 		if (*r->p == '.' || *r->p == '^' || *r->p == '$')
 		{
+			bytes = *r->p == '.' ? 4 : 1;
 			r->p++;
 			end_word(&reqs, &word);
-			(void) read_quantifier(r, &quantified);
+			(void) read_quantifier(r, &quantified, &most);
+			reqs.longest += times(bytes, most);
 			continue;
 		}
 		if (*r->p == '\\')
@@ -305,7 +350,9 @@ read_sequence(Reader *r)
 				}
 				r->p += 2;
 				end_word(&reqs, &word);
-				(void) read_quantifier(r, &quantified);
+				(void) read_quantifier(r, &quantified, &most);
+				/* \X may be any number of characters; it is not in the list above */
+				reqs.longest += times(4, most);
 				continue;
 			}
 			r->p++;				/* an escaped punctuation mark: itself */
@@ -316,11 +363,14 @@ read_sequence(Reader *r)
 		while (((unsigned char) *r->p & 0xc0) == 0x80)
 			r->p++;
 		to = r->p;
-		if (read_quantifier(r, &quantified) == 0)
+		bytes = to - from;
+		if (read_quantifier(r, &quantified, &most) == 0)
 		{
 			end_word(&reqs, &word);
+			reqs.longest += times(bytes, most);
 			continue;
 		}
+		reqs.longest += times(bytes, most);
 		appendBinaryStringInfo(&word, from, to - from);
 		if (quantified)
 			end_word(&reqs, &word); /* repeated: what follows need not touch the first one */
@@ -347,6 +397,7 @@ read_alternation(Reader *r)
 
 		r->p++;
 		one = read_sequence(r);
+		both.longest = Max(all.longest, one.longest);
 		for (i = 0; i < Max(all.n, one.n) && all.n > 0 && one.n > 0; i++)
 		{
 			Req			u;
@@ -365,15 +416,19 @@ read_alternation(Reader *r)
 
 /* mw_required_literals reads a whole pattern. */
 List *
-mw_required_literals(const char *pattern)
+mw_required_literals(const char *pattern, int *longest)
 {
 	Reader		r = {pattern, false, 0};
 	Reqs		reqs = read_alternation(&r);
 	List	   *result = NIL;
 	int			i;
 
+	*longest = -1;
 	if (r.lost || *r.p != '\0')
 		return NIL;
+	/* another case of a letter may have another length (ß, K as Kelvin): half as much again for that */
+	if (reqs.longest <= MW_MAX_LONGEST)
+		*longest = (int) (reqs.longest + reqs.longest / 2 + 16);
 	for (i = 0; i < reqs.n; i++)
 		result = lappend(result, reqs.set[i].words);
 	return result;
@@ -390,26 +445,36 @@ typedef struct Entry
 	uint16		before;			/* bytes of the word before them */
 	uint16		len;
 	uint32		word;			/* where it begins in "text", folded */
-	uint32		first;			/* of its ids in "ids" */
-	uint32		nids;
+	uint32		first;			/* of its uses in "uses" */
+	uint32		nuses;
 } Entry;
+
+/* What a word is for */
+typedef struct Use
+{
+	uint32		id;
+	uint32		set;			/* of a pattern; 0 for a single word */
+} Use;
 
 struct MwWords
 {
 	int			npatterns;
 	int			nids;
-	int			nbits;			/* of a result of the pass: sets of patterns, then single words */
 	uint64		table[(1 << MW_TABLE_BITS) / 64];
 	uint16	   *heads;			/* by hash: 1 + the first entry of its chain, 0 for none */
 	uint16	   *next;
 	Entry	   *entries;
 	char	   *text;
-	uint32	   *ids;
-	uint64	   *preset;			/* bits of sets that do not exist */
+	Use		   *uses;
+	uint8	   *nsets;			/* by pattern */
+	int		   *longest;		/* by pattern; INT_MAX / 2 without a bound */
+	uint64	   *always;			/* patterns without sets */
 };
 
 #define FOLD4			0x20202020u
 #define HASH4(x)		(((x) * 2654435761u) >> (32 - MW_TABLE_BITS))
+/* a place no word was seen at, further back than any bound */
+#define NEVER			(-(INT_MAX / 2) - 1)
 
 static inline uint32
 load4(const char *p)
@@ -423,15 +488,13 @@ load4(const char *p)
 typedef struct Word
 {
 	char	   *s;				/* folded */
-	int			id;
+	Use			use;
 } Word;
 
 static int
 by_word(const void *a, const void *b)
 {
-	int			c = strcmp(((const Word *) a)->s, ((const Word *) b)->s);
-
-	return c ? c : ((const Word *) a)->id - ((const Word *) b)->id;
+	return strcmp(((const Word *) a)->s, ((const Word *) b)->s);
 }
 
 static char *
@@ -447,7 +510,8 @@ folded(const char *s)
 
 /* mw_words_make builds the finder. */
 MwWords *
-mw_words_make(List **sets, int n, const char *const *words, const int *word_ids, int nwords, int nids)
+mw_words_make(List **sets, const int *longest, int n,
+			  const char *const *words, const int *word_ids, int nwords, int nids)
 {
 	MwWords    *w = palloc0(sizeof(MwWords));
 	int			total = nwords;
@@ -459,8 +523,9 @@ mw_words_make(List **sets, int n, const char *const *words, const int *word_ids,
 
 	w->npatterns = n;
 	w->nids = nids;
-	w->nbits = n * MW_LITERAL_SETS + (nids - n);
-	w->preset = palloc0(sizeof(uint64) * ((w->nbits + 63) / 64));
+	w->nsets = palloc0(Max(1, n));
+	w->longest = palloc(sizeof(int) * Max(1, n));
+	w->always = palloc0(sizeof(uint64) * ((nids + 63) / 64));
 	for (i = 0; i < n; i++)
 	{
 		ListCell   *lc;
@@ -471,26 +536,28 @@ mw_words_make(List **sets, int n, const char *const *words, const int *word_ids,
 	all = palloc(sizeof(Word) * Max(1, total));
 	total = 0;
 	for (i = 0; i < n; i++)
-		for (k = 0; k < MW_LITERAL_SETS; k++)
+	{
+		w->nsets[i] = list_length(sets[i]);
+		w->longest[i] = longest[i] < 0 ? INT_MAX / 2 : longest[i];
+		if (sets[i] == NIL)
+			w->always[i / 64] |= UINT64CONST(1) << (i % 64);
+		for (k = 0; k < w->nsets[i]; k++)
 		{
-			int			bit = i * MW_LITERAL_SETS + k;
 			ListCell   *lc;
 
-			if (k >= list_length(sets[i]))
-			{
-				w->preset[bit / 64] |= UINT64CONST(1) << (bit % 64);
-				continue;
-			}
 			foreach(lc, (List *) list_nth(sets[i], k))
 			{
 				all[total].s = folded(lfirst(lc));
-				all[total++].id = bit;
+				all[total].use.id = i;
+				all[total++].use.set = k;
 			}
 		}
+	}
 	for (i = 0; i < nwords; i++)
 	{
 		all[total].s = folded(words[i]);
-		all[total++].id = n * MW_LITERAL_SETS + (word_ids[i] - n);
+		all[total].use.id = word_ids[i];
+		all[total++].use.set = 0;
 	}
 	qsort(all, total, sizeof(Word), by_word);
 	for (i = 0; i < total; i++)
@@ -502,7 +569,7 @@ mw_words_make(List **sets, int n, const char *const *words, const int *word_ids,
 	if (nentries >= PG_UINT16_MAX)
 	{
 		/* tens of thousands of words: no filter, run everything */
-		memset(w->preset, 0xff, sizeof(uint64) * ((w->nbits + 63) / 64));
+		memset(w->always, 0xff, sizeof(uint64) * ((nids + 63) / 64));
 		nentries = total = 0;
 	}
 
@@ -510,7 +577,7 @@ mw_words_make(List **sets, int n, const char *const *words, const int *word_ids,
 	w->next = palloc0(sizeof(uint16) * Max(1, nentries));
 	w->entries = palloc0(sizeof(Entry) * Max(1, nentries));
 	w->text = palloc(Max(1, textlen));
-	w->ids = palloc(sizeof(uint32) * Max(1, total));
+	w->uses = palloc(sizeof(Use) * Max(1, total));
 	nentries = textlen = 0;
 	for (i = 0; i < total; i = k)
 	{
@@ -525,8 +592,8 @@ mw_words_make(List **sets, int n, const char *const *words, const int *word_ids,
 		textlen += e->len;
 		e->first = i;
 		for (k = i; k < total && strcmp(all[k].s, all[i].s) == 0; k++)
-			w->ids[k] = all[k].id;
-		e->nids = k - i;
+			w->uses[k] = all[k].use;
+		e->nuses = k - i;
 		h = HASH4(e->four);
 		w->table[h / 64] |= UINT64CONST(1) << (h % 64);
 		w->next[nentries] = w->heads[h];
@@ -535,9 +602,47 @@ mw_words_make(List **sets, int n, const char *const *words, const int *word_ids,
 	return w;
 }
 
+/* A word stands at "at": for each pattern it serves, are words of all its sets near? */
+static void
+note_word(const MwWords *w, const Entry *e, int at, int len, int *last, uint64 *found, MwReach *reach)
+{
+	const Use  *u = &w->uses[e->first];
+	const Use  *end = u + e->nuses;
+
+	for (; u < end; u++)
+	{
+		uint32		id = u->id;
+		int		   *l;
+		int			bound;
+		int			oldest;
+		int			k;
+
+		if (id >= (uint32) w->npatterns)
+		{
+			found[id / 64] |= UINT64CONST(1) << (id % 64);
+			continue;
+		}
+		l = &last[id * MW_LITERAL_SETS];
+		l[u->set] = at;
+		bound = w->longest[id];
+		oldest = at;
+		for (k = 0; k < w->nsets[id]; k++)
+			oldest = Min(oldest, l[k]);
+		if (oldest == NEVER || at - oldest > bound)
+			continue;
+		if (!((found[id / 64] >> (id % 64)) & 1))
+		{
+			found[id / 64] |= UINT64CONST(1) << (id % 64);
+			reach[id].from = Max(0, at - bound);
+		}
+		reach[id].to = at < len - bound ? at + bound : len;
+	}
+}
+
 /* Compare the words whose four bytes may stand at s[i]. */
 static pg_noinline void
-check_place(const MwWords *w, const char *s, int len, int i, uint32 x, uint64 *bits)
+check_place(const MwWords *w, const char *s, int len, int i, uint32 x,
+			int *last, uint64 *found, MwReach *reach)
 {
 	int			k;
 
@@ -553,61 +658,46 @@ check_place(const MwWords *w, const char *s, int len, int i, uint32 x, uint64 *b
 		for (j = 0; j < e->len; j++)
 			if ((char) (t[j] | 0x20) != word[j])
 				break;
-		if (j < e->len)
-			continue;
-		for (j = 0; j < (int) e->nids; j++)
-		{
-			uint32		id = w->ids[e->first + j];
-
-			bits[id / 64] |= UINT64CONST(1) << (id % 64);
-		}
+		if (j == e->len)
+			note_word(w, e, i - e->before, len, last, found, reach);
 	}
 }
 
 /* mw_words_find makes the pass. */
 void
-mw_words_find(const MwWords *w, const char *s, int len, uint64 *found)
+mw_words_find(const MwWords *w, const char *s, int len, uint64 *found, MwReach *reach)
 {
-	int			nwords = (w->nbits + 63) / 64;
-	uint64		small[32];
-	uint64	   *bits = nwords <= (int) lengthof(small) ? small : palloc(sizeof(uint64) * nwords);
+	int			nlast = w->npatterns * MW_LITERAL_SETS;
+	int			some[1024];
+	int		   *last = nlast <= (int) lengthof(some) ? some : palloc(sizeof(int) * nlast);
 	int			i;
 
-	memcpy(bits, w->preset, sizeof(uint64) * nwords);
+	memcpy(found, w->always, sizeof(uint64) * ((w->nids + 63) / 64));
+	for (i = 0; i < (w->nids + 63) / 64; i++)
+	{
+		uint64		b = found[i];
+
+		while (b)
+		{
+			int			id = i * 64 + pg_rightmost_one_pos64(b);
+
+			b &= b - 1;
+			if (id >= w->nids)
+				break;
+			reach[id].from = 0;
+			reach[id].to = len;
+		}
+	}
+	for (i = 0; i < nlast; i++)
+		last[i] = NEVER;
 	for (i = 0; i + 4 <= len; i++)
 	{
 		uint32		x = load4(s + i);
 		uint32		h = HASH4(x);
 
 		if (unlikely((w->table[h / 64] >> (h % 64)) & 1))
-			check_place(w, s, len, i, x, bits);
+			check_place(w, s, len, i, x, last, found, reach);
 	}
-
-	memset(found, 0, sizeof(uint64) * ((w->nids + 63) / 64));
-	for (i = 0; i < nwords; i++)
-	{
-		uint64		b = bits[i];
-
-		/* sixteen patterns a word: all four bits of one must be set */
-		b &= b >> 1;
-		b &= b >> 2;
-		b &= UINT64CONST(0x1111111111111111);
-		while (b)
-		{
-			int			id = i * 16 + pg_rightmost_one_pos64(b) / MW_LITERAL_SETS;
-
-			b &= b - 1;
-			if (id < w->npatterns)
-				found[id / 64] |= UINT64CONST(1) << (id % 64);
-		}
-	}
-	for (i = w->npatterns; i < w->nids; i++)
-	{
-		int			bit = w->npatterns * MW_LITERAL_SETS + (i - w->npatterns);
-
-		if ((bits[bit / 64] >> (bit % 64)) & 1)
-			found[i / 64] |= UINT64CONST(1) << (i % 64);
-	}
-	if (bits != small)
-		pfree(bits);
+	if (last != some)
+		pfree(last);
 }

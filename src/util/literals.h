@@ -18,17 +18,31 @@
  * Sets of words (a List of Lists of char *, at most MW_LITERAL_SETS of them, the
  * most telling first): every match of the pattern contains a word of each set,
  * whatever the case of its letters.  NIL where the pattern does not say.
+ * *longest: bytes that a match, with what it looks at on its sides, can have at
+ * most; -1 where there is no bound worth anything.
  */
-extern List *mw_required_literals(const char *pattern);
+extern List *mw_required_literals(const char *pattern, int *longest);
 
 typedef struct MwWords MwWords;
 
+/* Where a pattern can match: the whole of any match lies inside */
+typedef struct MwReach
+{
+	int			from,
+				to;
+} MwReach;
+
 /*
  * Make a finder for n patterns from their sets (NIL for none: always runs) and
- * for further single words, numbered on from n.  Current memory context.
+ * bounds, and for further single words, numbered on from n up to nids.  Current
+ * memory context.
  */
-extern MwWords *mw_words_make(List **sets, int n, const char *const *words, const int *word_ids, int nwords, int nids);
-/* Set in *found, (nids + 63) / 64 words, the ids of patterns and words that a text may match or holds. */
-extern void mw_words_find(const MwWords *w, const char *s, int len, uint64 *found);
+extern MwWords *mw_words_make(List **sets, const int *longest, int n,
+							  const char *const *words, const int *word_ids, int nwords, int nids);
+/*
+ * Set in *found, (nids + 63) / 64 words, the ids of patterns that a text may
+ * match and of words that it holds; reach[id] is set for the former.
+ */
+extern void mw_words_find(const MwWords *w, const char *s, int len, uint64 *found, MwReach *reach);
 
 #endif

@@ -58,6 +58,7 @@ is(count_words(map { MwClient::word_of($_) } MwClient->race(\@clients, sub { ask
 	'MW301=61 passes=3', 'a raised limit lets exactly the difference pass');
 $admin->value("SELECT mw_set_budget('acme', 'requests', 5, session => 'r1')");
 is_error($one->query(ask('acme', 'r1', 'more', %opts)), 'MW301', 'a lowered one holds at once', detail => qr/limit 5, settled 53/);
+$admin->value("SELECT mw_set_budget('acme', 'requests', 53, session => 'r1')");
 
 # ---------- tokens ----------
 

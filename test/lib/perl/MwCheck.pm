@@ -105,7 +105,6 @@ sub money_holds
 	my $over = $node->safe_psql($db,
 		q{SELECT string_agg(format('%s %s %s: settled %s of %s, excess %s', tenant, session, unit, settled, amount, excess), '; ')
 		  FROM mw.budget_status WHERE settled > amount + excess}) || '';
-	$over = '' if $o{lowered};    # a limit that was lowered below what had been spent
 	return is(join(' | ', grep { length } $wrong, $open, $running ? "$running attempts still running" : '', $over), '', "money adds up: $name");
 }
 

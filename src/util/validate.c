@@ -6,11 +6,11 @@
  * last valid digit, whatever else the pattern swallowed.  Validators are pure,
  * linear and look at nothing outside the match.
  */
-#include "postgres.h"
+#include "mw.h"
 
 #include <arpa/inet.h>
 
-#include "stage/redact.h"
+#include "util/validate.h"
 
 #define is_digit(c) ((unsigned char) ((c) - '0') < 10)
 #define is_letter(c) ((unsigned char) (((c) | 0x20) - 'a') < 26)

@@ -16,9 +16,9 @@
  * "Nearly": a vocabulary of single bytes (one token a byte of Amharic, say) can
  * need more; the provider's usage then settles the difference as excess.
  */
-#include "postgres.h"
+#include "mw.h"
 
-#include "stage/stages.h"
+#include "util/tokens.h"
 #include "util/scan.h"
 
 int64
