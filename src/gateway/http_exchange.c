@@ -212,7 +212,7 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 		 (connects == 0 && t->exchanges > 0 && t->header_bytes == 0 && is_transport_failure(rc))))
 	{
 		r->kind = MW_HTTP_NOT_SENT;
-		snprintf(r->error, sizeof(r->error), "%s closed a kept-alive connection before it answered", t->host);
+		snprintf(r->error, sizeof(r->error), "%s dropped the request on a kept-alive connection before it answered", t->host);
 	}
 	else if (r->status >= 300)
 	{

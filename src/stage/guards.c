@@ -17,20 +17,29 @@
 #include "stage/guardrail.h"
 
 /* what may stand between two words, nothing included */
-#define SP		"[\\s_,*\"'`~-]{0,6}"
+#define SP		"[\\s_,*\"'`~-]{0,4}"
+/* alternatives that begin with one letter: asked for together, so that most places cost one comparison a letter */
+#define ON(letter, words)	"(?=" letter ")(?:" words ")"
 /* words that change nothing */
-#define WEAK	"(?:(?:all|any|every|each|and|or|both|of|the|those|these|this|that|which|s|please|just|now|completely|entirely|also)" SP "){0,5}"
+#define WEAK	"(?:(?:all|any|every|each|and|or|both|of|the|those|these|this|that|which|just|now|completely|entirely|also)" SP "){0,4}"
 /* words that say: the ones that hold for you */
 #define WHICH	"(?:your|previous|prior|earlier|former|preceding|above|aforementioned|foregoing|existing|current|initial|original|system|developer|operator|safety|content|pre-?set|built-?in)"
-#define FILLER	"(?:(?:all|any|and|or|of|the|these|those|your|own|given|previous|prior|earlier|former|safety|security|system|developer|hidden|internal|secret|content|company|usage|ethical|moral|original|initial|existing|current)" SP "){0,5}"
+#define FILLER	"(?:(?:all|any|and|or|of|the|these|those|your|own|given|previous|prior|earlier|former|safety|security|system|developer|hidden|internal|secret|content|company|usage|ethical|moral|original|initial|existing|current)" SP "){0,3}"
 #define THING	"(?:instructions?|rules?|prompts?|directives?|directions(?! to)|guidelines?|guidance|guard ?-?rails?|restrictions?|constraints?|polic(?:y|ies)|filters?|programming|context|commands?|limitations?|safeguards?|protocols|alignment|ethics|(?<=system )messages?|(?<=developer )messages?)"
 /* to drop something; past tenses are reports and not here */
-#define DROP	"(?:ignor(?:e|ing)|disregard(?:ing)?|forget|discard|overrid(?:e|ing)|overrule|bypass|neglect|dismiss|abandon|unlearn|circumvent|disobey|violate|set aside|put aside|pay no attention to|stop (?:following|obeying|applying|using|enforcing)|(?:do not|don'?t|never|no longer|not) (?:follow|obey|heed|apply|listen to|comply with|adhere to|respect))"
+#define DROP	"(?:" ON("i", "ignor(?:e|ing)") "|" ON("d", "disregard(?:ing)?|discard|dismiss|disobey|do not " OBEY "|don'?t " OBEY) \
+	"|" ON("f", "forget") "|" ON("o", "overrid(?:e|ing)|overrule") "|" ON("b", "bypass") "|" ON("n", "neglect|never " OBEY "|no longer " OBEY "|not " OBEY) \
+	"|" ON("a", "abandon") "|" ON("u", "unlearn") "|" ON("c", "circumvent") "|" ON("v", "violate") "|" ON("p", "put aside|pay no attention to") \
+	"|" ON("s", "set aside|stop (?:following|obeying|applying|using|enforcing)") ")"
+#define OBEY	"(?:follow|obey|heed|apply|listen to|comply with|adhere to|respect)"
 /* verbs that honest administration uses as well */
-#define REMOVE	"(?:skip|drop|delete|erase|reset|cancel|disable|remove|replace|suspend|revoke|lift|void|turn off|switch off|deactivate|clear|wipe)"
+#define REMOVE	"(?:" ON("s", "skip|suspend|switch off") "|" ON("d", "drop|delete|disable|deactivate") "|" ON("e", "erase") "|" ON("r", "reset|remove|replace|revoke") \
+	"|" ON("c", "cancel|clear") "|" ON("l", "lift") "|" ON("v", "void") "|" ON("t", "turn off") "|" ON("w", "wipe") ")"
 #define QUOTED	"(?<![a-z] [\"'])"
 
-#define SHOW	"(?:print|show|reveal|output|repeat|display|disclose|leak|dump|expose|recite|return|share|give|tell|write|summari[sz]e|translate|encode|paste|send|spell|reproduce|echo|list|describe|quote|copy|convert|read)"
+#define SHOW	"(?:" ON("p", "print|paste") "|" ON("s", "show|share|summari[sz]e|send|spell") "|" ON("r", "reveal|repeat|recite|return|reproduce|read") \
+	"|" ON("o", "output") "|" ON("d", "display|disclose|dump|describe") "|" ON("l", "leak|list") "|" ON("e", "expose|encode|echo") "|" ON("g", "give") \
+	"|" ON("t", "tell|translate") "|" ON("w", "write") "|" ON("q", "quote") "|" ON("c", "copy|convert") ")"
 #define SECRET	"(?:system|initial|hidden|secret|internal|confidential|developer|original|pre-?set|full|entire|complete|exact)"
 #define PROMPT	"(?:prompts?|instructions?|messages?|directives?|configuration|rules|guidelines|system text|notes)"
 

@@ -426,9 +426,8 @@ mw_required_literals(const char *pattern, int *longest)
 	*longest = -1;
 	if (r.lost || *r.p != '\0')
 		return NIL;
-	/* another case of a letter may have another length (ß, K as Kelvin): half as much again for that */
 	if (reqs.longest <= MW_MAX_LONGEST)
-		*longest = (int) (reqs.longest + reqs.longest / 2 + 16);
+		*longest = (int) reqs.longest + 8;
 	for (i = 0; i < reqs.n; i++)
 		result = lappend(result, reqs.set[i].words);
 	return result;

@@ -718,13 +718,14 @@ test_many(void)
 		expect("/ok", MW_HTTP_COMPLETE, 200);
 	CHECK(shared->connections == connections + 1, "%d connections for 50 requests", shared->connections - connections);
 
+	connections = shared->connections;
 	for (int round = 0; round < 2; round++)
 	{
 		ok = 0;
-		connections = shared->connections;
 		for (int i = 0; i < 100; i++)
 		{
 			req = request("/slow");
+			req.timeout_ms = 60000;
 			req.owner = &t[i];
 			t[i] = mw_http_start(&req, why, sizeof(why));
 		}
@@ -739,12 +740,13 @@ test_many(void)
 			}
 		}
 		CHECK(ok == 100, "%d of 100", ok);
-		CHECK(shared->connections - connections == (round == 0 ? 99 : 0), "%d new connections", shared->connections - connections);
 	}
+	CHECK(shared->connections - connections <= 99, "%d new connections for 200 requests, 100 at a time", shared->connections - connections);
 
 	for (int i = 0; i < 100; i++)
 	{
 		req = request("/slow");
+		req.timeout_ms = 60000;
 		t[i] = mw_http_start(&req, why, sizeof(why));
 	}
 	for (int i = 0; i < 5; i++)

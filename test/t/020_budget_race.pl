@@ -234,6 +234,7 @@ is(count_words(map { $one->word(ask('lots', 'keep', prompt($_), %opts)) } 1 .. 4
 	is($up->count->{requests}, $admin->value("SELECT count(*) FROM mw.attempt WHERE tenant = 'lots' AND session LIKE 'full%'"), '... and sends nothing for those');
 	$up->release;
 	ledger_is($node, "session LIKE 'full%' AND outcome = 'running'", '', 'all end');
+	$up->reset({ m => [ { text => 'x', repeat => 9 } ] });
 	is($one->word(ask('lots', 'after', 'x', %opts)), 'x', 'and there is room again');
 }
 money_holds($node, 'in the end');
