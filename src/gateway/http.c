@@ -16,10 +16,12 @@
  *
  * Descriptors: libcurl tells us what to wait for on each socket.  A kept-alive
  * connection would cost two epoll_ctl() a request; instead its socket stays
- * registered for reading between requests, and leaves when it stirs meanwhile
- * (the server closed it; libcurl finds out before the next use).  That is safe
- * only for sockets whose closing we see, which is what the open and close
- * callbacks mark; others (the resolver's pipe) are unregistered at once.
+ * registered for reading between requests, and leaves when it stirs meanwhile:
+ * the server closed it, or said something that nobody asked for.  That libcurl
+ * finds out before the next use cannot be relied on (8.20 looks once a second).
+ * Staying registered is safe only for sockets whose closing we see, which is
+ * what the open and close callbacks mark; others (the resolver's pipe) are
+ * unregistered at once.
  */
 #include "postgres.h"
 
@@ -59,7 +61,7 @@ static Watched *watched;
 static int	nwatched;
 static MwHttpTransfer *running_list;
 static int	nrunning;
-static uint64 cut_bytes;
+static uint64 cut_bytes;		/* mw_http_cut_bytes() */
 static int	nnamed;				/* running transfers to a host name */
 static sigset_t all_signals;
 
@@ -122,19 +124,19 @@ watched_entry(int fd)
 }
 
 /* Register exactly these events; 0 unregisters */
-static int
+static void
 watch(int fd, Watched *w, uint32 events)
 {
 	struct epoll_event ev = {.events = events, .data.fd = fd};
 	int			rc;
 
 	if (w->events == events)
-		return 0;
+		return;
 	if (events == 0)
 	{
 		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 		w->events = 0;
-		return 0;
+		return;
 	}
 	rc = epoll_ctl(epoll_fd, w->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
 	if (rc < 0 && errno == ENOENT)
@@ -142,7 +144,6 @@ watch(int fd, Watched *w, uint32 events)
 	else if (rc < 0 && errno == EEXIST)
 		rc = epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &ev);
 	w->events = rc < 0 ? 0 : events;
-	return rc;
 }
 
 /*
@@ -177,7 +178,11 @@ answer_complete(MwHttpTransfer *t)
 		return;
 	w = watched_entry(fd);
 	if (w != NULL && w->plain && (t->fd < 0 || w->last == t))
+	{
 		w->received = tcp_received(fd);
+		if (w->events == 0)
+			watch(fd, w, EPOLLIN | EPOLLRDHUP);
+	}
 }
 
 /* Bytes of unfinished answers on connections closed during this call into libcurl */
@@ -193,22 +198,27 @@ on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
 	Watched    *w = watched_entry(fd);
 	uint32		events = 0;
 
+	/*
+	 * Never -1, which ends every transfer of the multi handle for good.  What
+	 * cannot be watched, for lack of memory, ends at its own deadline.
+	 */
 	if (w == NULL)
-		return -1;				/* libcurl ends its transfers */
+		return 0;
 	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-		events |= EPOLLIN;
+		events |= EPOLLIN | EPOLLRDHUP;
 	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
 		events |= EPOLLOUT;
 	w->wanted = events != 0;
 	if (events == 0 && w->ours)
-		events = w->events & EPOLLIN;	/* idle: stays, for reading only */
+		events = EPOLLIN | EPOLLRDHUP;	/* idle: stays, for reading only */
 	else if (w->plain && what == CURL_POLL_IN)
 	{
 		curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **) &w->last);
 		if (w->last != NULL)
 			w->last->fd = fd;
 	}
-	return watch(fd, w, events);
+	watch(fd, w, events);
+	return 0;
 }
 
 static int
@@ -225,13 +235,7 @@ mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
 	Watched    *w;
 	int			fd;
 
-	if (t->exchanges > 0)
-	{
-		t->died_unused = true;	/* a second exchange would begin: http_exchange.c */
-		t->cut_bytes = cut_bytes;
-		return CURL_SOCKET_BAD;
-	}
-	if (!mw_http_may_call(t, mw_address_kind(&addr->addr)))
+	if (!mw_http_may_begin(t) || !mw_http_may_call(t, mw_address_kind(&addr->addr)))
 		return CURL_SOCKET_BAD;
 	fd = socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
 	w = watched_entry(fd);
@@ -275,7 +279,7 @@ mw_http_start(const MwHttpRequest *req, char *why, size_t whylen)
 
 	if (req->body == NULL || req->body_len == 0)
 	{
-		strlcpy(why, "a request without a body is not sent", whylen);	/* see "facts" above */
+		strlcpy(why, "a request without a body is not sent", whylen);	/* http_exchange.c counts its bytes */
 		return NULL;
 	}
 	t = mw_http_take_handle(req);
@@ -475,11 +479,6 @@ mw_http_drive(void)
 	bool		blocked = block_signals(&saved);
 	int			n;
 
-	if (timer_at >= 0 && (timer_at == 0 || timer_at <= now_ms()))
-	{
-		timer_at = -1;
-		act(CURL_SOCKET_TIMEOUT, 0);
-	}
 	n = epoll_wait(epoll_fd, events, EVENTS_A_ROUND, 0);
 	for (int i = 0; i < n; i++)
 	{
@@ -491,7 +490,14 @@ mw_http_drive(void)
 			continue;			/* closed by what an earlier event of this round did */
 		if (!w->wanted)
 		{
-			watch(fd, w, 0);	/* an idle connection that stirs: see "Descriptors" */
+			/*
+			 * An idle connection stirs: see "Descriptors".  Where it cannot be
+			 * used again its sending side is closed too, so that a request on
+			 * it fails before anything is written and goes to another one.
+			 */
+			if (w->plain || (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+				shutdown(fd, SHUT_RDWR);
+			watch(fd, w, 0);
 			continue;
 		}
 
@@ -506,7 +512,9 @@ mw_http_drive(void)
 			what |= CURL_CSELECT_OUT;
 		act(fd, what);
 	}
-	if (timer_at == 0)
+
+	/* after the sockets: what is to be sent now must not go out on a connection just seen to be dead */
+	if (timer_at >= 0 && (timer_at == 0 || timer_at <= now_ms()))
 	{
 		timer_at = -1;
 		act(CURL_SOCKET_TIMEOUT, 0);

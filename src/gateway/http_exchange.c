@@ -18,7 +18,9 @@
  *	 has a row for each, so that must not happen behind its back: the prerequest
  *	 callback is called once before each exchange, and the socket callback before
  *	 each connection; either one, after an exchange has begun, is libcurl about to
- *	 repeat.  Both refuse, and the transfer ends as "not sent".
+ *	 repeat.  Both refuse, and the transfer ends as "not sent" - unless nothing at
+ *	 all had been written (CURLINFO_REQUEST_SIZE, which counts what the socket took
+ *	 of this transfer, repetitions included): then no exchange had begun.
  *	 "Not a byte" is libcurl's word, and it counts whole header lines; over plain
  *	 http the kernel's count of the socket's bytes (in which the closing itself is
  *	 one) tells an answer that broke off inside its first line.
@@ -50,6 +52,25 @@ mw_http_may_call(MwHttpTransfer *t, int address_kind)
 	return false;
 }
 
+/* The first exchange of this transfer, or is libcurl about to repeat one? */
+bool
+mw_http_may_begin(MwHttpTransfer *t)
+{
+	long		written = 0;
+
+	if (t->exchanges == 0)
+		return true;
+	curl_easy_getinfo(t->easy, CURLINFO_REQUEST_SIZE, &written);
+	if (written == 0)
+	{
+		t->exchanges = 0;
+		return true;
+	}
+	t->died_unused = true;
+	t->cut_bytes = mw_http_cut_bytes();
+	return false;
+}
+
 /*
  * A connection is there and the request is about to be written.  A pooled
  * connection may have been opened for a server that allows private addresses:
@@ -60,12 +81,8 @@ mw_http_on_request(void *arg, char *remote_ip, char *local_ip, int remote_port, 
 {
 	MwHttpTransfer *t = arg;
 
-	if (t->exchanges > 0)
-	{
-		t->died_unused = true;
-		t->cut_bytes = mw_http_cut_bytes();
+	if (!mw_http_may_begin(t))
 		return CURL_PREREQFUNC_ABORT;
-	}
 	if (!mw_http_may_call(t, mw_address_kind_text(remote_ip)))
 	{
 		t->opened = false;

@@ -79,6 +79,7 @@ extern int	mw_http_on_close(void *arg, curl_socket_t fd);
 extern uint64 mw_http_cut_bytes(void);
 
 /* http_exchange.c */
+extern bool mw_http_may_begin(MwHttpTransfer *t);
 extern bool mw_http_may_call(MwHttpTransfer *t, int address_kind);
 extern int	mw_http_on_request(void *arg, char *remote_ip, char *local_ip, int remote_port, int local_port);
 extern size_t mw_http_on_header(char *line, size_t size, size_t n, void *arg);

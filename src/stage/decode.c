@@ -44,7 +44,7 @@ mw_view_hints(const MwView *v)
 {
 	int			hints = 0;
 	int			lone = 0;		/* letters with no letter beside them, two bytes after another such */
-	int			leet = 0;		/* digits and $ @ with letters on both sides */
+	int			leet = 0;		/* digits and $ @ with a letter right behind */
 	int			percent = 0;
 	int			humps = 0;		/* capital letters right behind small ones */
 	int			run = 0;		/* of letters and digits at the end of the last block */
@@ -75,7 +75,7 @@ mw_view_hints(const MwView *v)
 		lone += pg_popcount64(alone & (alone << 2));
 		capital = mw_block_range(&blk, 'A', 'Z');
 		humps += pg_popcount64(capital & ((letter & ~capital) << 1));
-		leet += pg_popcount64(mark & ((letter << 1) | letter_before) & ((letter >> 1) | next_letter));
+		leet += pg_popcount64(mark & ((letter >> 1) | next_letter));
 		numbers += pg_popcount64(digit & ~(digit << 1));
 		letter_before = letter >> 63;
 		if (mw_block_range(&blk, '%', '&'))
@@ -108,7 +108,7 @@ mw_view_hints(const MwView *v)
 		hints |= MW_HINT_CAMEL;
 	if (lone >= 4)
 		hints |= MW_HINT_SPACED;
-	if (leet >= 3)
+	if (leet >= 4)
 		hints |= MW_HINT_LEET;
 	if (percent >= 3)
 		hints |= MW_HINT_PERCENT;

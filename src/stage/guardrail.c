@@ -6,7 +6,7 @@
  * that the guards' patterns require, and only the patterns that have all of
  * theirs are run; most honest prompts run none or a few.  What is made of a policy's
  * guards hangs on the policy (guard_plan); for the built-in rows it is made once
- * a process, in the postmaster where mw is preloaded.
+ * a process, in the postmaster where mw is preloaded, and shared by all policies.
  *
  * The verdict: the weights of the guards that matched, each once, are added up;
  * 1 and more of guards in mode block is a block.  A pattern that exhausts its
@@ -55,106 +55,135 @@ static const struct
 	{"tpmorp metsys", WORD_REVERSED},
 };
 
+/* Some guards, ready to be looked for.  Ids of "words": guards, then what further views are asked for by. */
+typedef struct GuardSet
+{
+	int			n;
+	MwRegex   **re;
+	MwWords    *words;
+} GuardSet;
+
+/*
+ * A policy's guards: those of the built-in ones that it has unchanged, by the
+ * process's one set, and a set of what else it has.
+ */
 typedef struct GuardPlan
 {
-	int			nguards;
-	int			nwords;			/* 64-bit words of a set of ids */
-	MwRegex   **re;				/* NULL: mode off */
-	MwWords    *words;			/* ids: guards, then what further views are asked for by */
+	GuardSet   *sets[2];		/* built-in; the policy's own or NULL */
+	int		   *guard[2];		/* by place in the set: which of the policy's guards, -1 for none */
 } GuardPlan;
 
-/* of the built-in rows; process-lifetime, inherited from the postmaster */
-static GuardPlan *builtin_plan = NULL;
+/* process-lifetime, inherited from the postmaster */
+static GuardSet *builtin_set = NULL;
 
-static GuardPlan *
-make_plan(const MwGuard *guards, int nguards, MemoryContext cxt)
+static GuardSet *
+make_set(const MwGuard *const *guards, int n, MemoryContext cxt)
 {
-	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "mw guard plan", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "mw guards", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
-	GuardPlan  *plan = palloc0(sizeof(GuardPlan));
-	List	  **sets;
+	GuardSet   *set = palloc0(sizeof(GuardSet));
+	List	  **words;
 	int		   *longest;
 	const char *extra[lengthof(extra_words)];
 	int			extra_id[lengthof(extra_words)];
 	int			i;
 
-	plan->nguards = nguards;
-	plan->nwords = (nguards + NEXTRA + 63) / 64;
-	plan->re = palloc0(sizeof(MwRegex *) * Max(1, nguards));
+	set->n = n;
+	set->re = palloc0(sizeof(MwRegex *) * Max(1, n));
 
 	MemoryContextSwitchTo(work);
-	sets = palloc0(sizeof(List *) * Max(1, nguards));
-	longest = palloc0(sizeof(int) * Max(1, nguards));
-	for (i = 0; i < nguards; i++)
+	words = palloc0(sizeof(List *) * Max(1, n));
+	longest = palloc0(sizeof(int) * Max(1, n));
+	for (i = 0; i < n; i++)
 	{
 		char	   *why = NULL;
 
-		if (guards[i].mode == MW_GUARD_OFF)
-			continue;
-		plan->re[i] = mw_regex_get(guards[i].pattern, MW_REGEX_CASELESS, &why);
-		if (plan->re[i] == NULL)
+		set->re[i] = mw_regex_get(guards[i]->pattern, MW_REGEX_CASELESS, &why);
+		if (set->re[i] == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("invalid pattern of the guard \"%s\"", guards[i].guard),
+					 errmsg("invalid pattern of the guard \"%s\"", guards[i]->guard),
 					 errdetail("%s.", why),
 					 errhint("SELECT mw_alter_guard(%s, '{\"pattern\": \"…\"}')",
-							 quote_literal_cstr(guards[i].guard))));
-		sets[i] = mw_required_literals(guards[i].pattern, &longest[i]);
+							 quote_literal_cstr(guards[i]->guard))));
+		words[i] = mw_required_literals(guards[i]->pattern, &longest[i]);
 	}
 	for (i = 0; i < (int) lengthof(extra_words); i++)
 	{
 		extra[i] = extra_words[i].word;
-		extra_id[i] = nguards + extra_words[i].asks;
+		extra_id[i] = n + extra_words[i].asks;
 	}
 	MemoryContextSwitchTo(cxt);
-	plan->words = mw_words_make(sets, longest, nguards, extra, extra_id, lengthof(extra_words), nguards + NEXTRA);
+	set->words = mw_words_make(words, longest, n, extra, extra_id, lengthof(extra_words), n + NEXTRA);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(work);
-	return plan;
+	return set;
 }
 
-/* Whether a policy's guards are the built-in ones, pattern by pattern. */
-static bool
-is_builtin(const MwPolicy *policy)
+/* mw_guard_prewarm makes the set of the built-in rows, once a process. */
+void
+mw_guard_prewarm(void)
 {
+	const MwGuard **all;
 	int			i;
 
-	if (policy->nguards != mw_nbuiltin_guards)
-		return false;
-	if (policy->guards == mw_builtin_guards)
-		return true;
+	if (builtin_set != NULL)
+		return;
+	all = palloc(sizeof(MwGuard *) * mw_nbuiltin_guards);
+	for (i = 0; i < mw_nbuiltin_guards; i++)
+		all[i] = &mw_builtin_guards[i];
+	builtin_set = make_set(all, mw_nbuiltin_guards, TopMemoryContext);
+	pfree(all);
+}
+
+static GuardPlan *
+make_plan(const MwPolicy *policy)
+{
+	MemoryContext old;
+	GuardPlan  *plan;
+	const MwGuard **own = palloc(sizeof(MwGuard *) * Max(1, policy->nguards));
+	int			nown = 0;
+	int			i,
+				k;
+
+	mw_guard_prewarm();
+	old = MemoryContextSwitchTo(policy->cxt);
+	plan = palloc0(sizeof(GuardPlan));
+	plan->sets[0] = builtin_set;
+	plan->guard[0] = palloc(sizeof(int) * mw_nbuiltin_guards);
+	plan->guard[1] = palloc(sizeof(int) * Max(1, policy->nguards));
+	MemoryContextSwitchTo(old);
+	for (k = 0; k < mw_nbuiltin_guards; k++)
+		plan->guard[0][k] = -1;
 	for (i = 0; i < policy->nguards; i++)
-		if (policy->guards[i].mode == MW_GUARD_OFF ||
-			strcmp(policy->guards[i].pattern, mw_builtin_guards[i].pattern) != 0)
-			return false;
-	return true;
+	{
+		const MwGuard *g = &policy->guards[i];
+
+		if (g->mode == MW_GUARD_OFF)
+			continue;
+		for (k = 0; k < mw_nbuiltin_guards; k++)
+			if (strcmp(mw_builtin_guards[k].guard, g->guard) == 0)
+				break;
+		if (k < mw_nbuiltin_guards && strcmp(mw_builtin_guards[k].pattern, g->pattern) == 0)
+			plan->guard[0][k] = i;
+		else
+		{
+			plan->guard[1][nown] = i;
+			own[nown++] = g;
+		}
+	}
+	if (nown > 0)
+		plan->sets[1] = make_set(own, nown, policy->cxt);
+	pfree(own);
+	return plan;
 }
 
 static inline GuardPlan *
 get_plan(const MwPolicy *policy)
 {
 	if (policy->guard_plan == NULL)
-	{
-		GuardPlan  *plan;
-
-		if (is_builtin(policy))
-		{
-			mw_guard_prewarm();
-			plan = builtin_plan;
-		}
-		else
-			plan = make_plan(policy->guards, policy->nguards, policy->cxt);
-		((MwPolicy *) policy)->guard_plan = plan;
-	}
+		((MwPolicy *) policy)->guard_plan = make_plan(policy);
 	return policy->guard_plan;
-}
-
-/* mw_guard_prewarm makes the plan of the built-in rows, once a process. */
-void
-mw_guard_prewarm(void)
-{
-	if (builtin_plan == NULL)
-		builtin_plan = make_plan(mw_builtin_guards, mw_nbuiltin_guards, TopMemoryContext);
 }
 
 /* ---------- judging ---------- */
@@ -164,7 +193,7 @@ typedef struct Judging
 	const MwPolicy *policy;
 	GuardPlan  *plan;
 	MwVerdict  *out;
-	uint64	   *hit;			/* guards that matched already */
+	uint64	   *hit;			/* the policy's guards that matched already */
 	int			pieces;			/* decoded so far */
 } Judging;
 
@@ -174,70 +203,81 @@ origin(const MwView *v, int i)
 	return v->map ? v->map[i] : i;
 }
 
+/* One guard on the part of a view where it can match. */
+static void
+judge_guard(Judging *j, const MwView *v, MwRegex *re, int guard, const MwReach *reach)
+{
+	int			from = reach->from;
+	int			to = reach->to;
+	int			rc;
+
+	/* between characters */
+	while (from > 0 && ((unsigned char) v->s[from] & 0xc0) == 0x80)
+		from--;
+	while (to < v->len && ((unsigned char) v->s[to] & 0xc0) == 0x80)
+		to++;
+	rc = mw_regex_find(re, v->s, to, from, &from, &to);
+	if (rc == 0)
+		return;
+	if (rc < 0)
+	{
+		from = 0;
+		to = v->len;
+	}
+	j->hit[guard / 64] |= UINT64CONST(1) << (guard % 64);
+	if (j->out->hits == NULL)
+		j->out->hits = palloc(sizeof(MwGuardHit) * j->policy->nguards);
+	j->out->hits[j->out->nhits].guard = &j->policy->guards[guard];
+	j->out->hits[j->out->nhits].from = origin(v, from);
+	j->out->hits[j->out->nhits].to = origin(v, to);
+	j->out->nhits++;
+}
+
 /* Run the guards on one view; asks receives which further views its words ask for. */
 static void
 judge_view(Judging *j, const MwView *v, int *asks)
 {
-	GuardPlan  *plan = j->plan;
-	uint64		small[8];
-	uint64	   *found = plan->nwords <= (int) lengthof(small) ? small : palloc(sizeof(uint64) * plan->nwords);
-	MwReach		some[256];
-	MwReach    *reach = plan->nguards <= (int) lengthof(some) - NEXTRA ? some
-		: palloc(sizeof(MwReach) * (plan->nguards + NEXTRA));
 	int			k;
 
-	mw_words_find(plan->words, v->s, v->len, found, reach);
-	for (k = 0; k < NEXTRA; k++)
+	for (k = 0; k < 2 && j->plan->sets[k] != NULL; k++)
 	{
-		int			id = plan->nguards + k;
+		GuardSet   *set = j->plan->sets[k];
+		int			nids = set->n + NEXTRA;
+		uint64		some_found[8];
+		MwReach		some_reach[lengthof(some_found) * 64];
+		bool		few = nids <= (int) lengthof(some_reach);
+		uint64	   *found = few ? some_found : palloc(sizeof(uint64) * ((nids + 63) / 64));
+		MwReach    *reach = few ? some_reach : palloc(sizeof(MwReach) * nids);
+		int			w;
 
-		if (asks && (found[id / 64] >> (id % 64)) & 1)
-			*asks |= 1 << k;
-		found[id / 64] &= ~(UINT64CONST(1) << (id % 64));
-	}
-	for (k = 0; k < plan->nwords; k++)
-	{
-		uint64		run = found[k] & ~j->hit[k];
-
-		while (run)
+		mw_words_find(set->words, v->s, v->len, found, reach);
+		for (w = 0; w < (nids + 63) / 64; w++)
 		{
-			int			i = k * 64 + pg_rightmost_one_pos64(run);
-			int			from,
-						to,
-						rc;
+			uint64		run = found[w];
 
-			run &= run - 1;
-			if (i >= plan->nguards || plan->re[i] == NULL)
-				continue;
-			/* between characters */
-			from = reach[i].from;
-			to = reach[i].to;
-			while (from > 0 && ((unsigned char) v->s[from] & 0xc0) == 0x80)
-				from--;
-			while (to < v->len && ((unsigned char) v->s[to] & 0xc0) == 0x80)
-				to++;
-			rc = mw_regex_find(plan->re[i], v->s, to, from, &from, &to);
-			if (rc == 0)
-				continue;
-			if (rc < 0)
+			while (run)
 			{
-				from = 0;
-				to = v->len;
+				int			id = w * 64 + pg_rightmost_one_pos64(run);
+				int			guard;
+
+				run &= run - 1;
+				if (id >= set->n)
+				{
+					if (asks && id < nids)
+						*asks |= 1 << (id - set->n);
+					continue;
+				}
+				guard = j->plan->guard[k][id];
+				if (guard >= 0 && !((j->hit[guard / 64] >> (guard % 64)) & 1))
+					judge_guard(j, v, set->re[id], guard, &reach[id]);
 			}
-			j->hit[k] |= UINT64CONST(1) << (i % 64);
-			if (j->out->hits == NULL)
-				j->out->hits = palloc(sizeof(MwGuardHit) * plan->nguards);
-			j->out->hits[j->out->nhits].guard = &j->policy->guards[i];
-			j->out->hits[j->out->nhits].from = origin(v, from);
-			/* the end of the character that the match ends with */
-			j->out->hits[j->out->nhits].to = origin(v, to);
-			j->out->nhits++;
+		}
+		if (!few)
+		{
+			pfree(found);
+			pfree(reach);
 		}
 	}
-	if (found != small)
-		pfree(found);
-	if (reach != some)
-		pfree(reach);
 }
 
 static void
@@ -295,7 +335,8 @@ mw_guard_judge(const MwPolicy *policy, const char *s, int len, MwVerdict *out)
 		return;
 
 	j.plan = get_plan(policy);
-	j.hit = j.plan->nwords <= (int) lengthof(small) ? small : palloc0(sizeof(uint64) * j.plan->nwords);
+	j.hit = policy->nguards <= (int) lengthof(small) * 64 ? small
+		: palloc0(sizeof(uint64) * ((policy->nguards + 63) / 64));
 	mw_normalise(s, len, &v);
 	judge_all(&j, &v, 0);
 

@@ -21,7 +21,7 @@
 #define MW_JSON_MAX_BYTES	(128 * 1024 * 1024)
 /* numeric ends at 131072 digits before the point and 16383 after it */
 #define MW_JSON_MAX_DIGITS	1000
-#define MW_JSON_MAX_EXPONENT 1000
+#define MW_JSON_MAX_EXPONENT 308
 
 /* ---------- out ---------- */
 
