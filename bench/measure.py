@@ -91,11 +91,11 @@ def place(placement):
     """Server, gateway and upstream; a client places itself.  Processes that the postmaster forks later inherit it."""
     postmaster = int(os.environ["BENCH_POSTMASTER"])
     for pid in [postmaster, *children(postmaster), int(os.environ["BENCH_UPSTREAM_PID"])]:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            try:
+        try:
+            for task in os.listdir(f"/proc/{pid}/task"):
                 os.sched_setaffinity(int(task), cpus(placement))
-            except ProcessLookupError:
-                pass
+        except (ProcessLookupError, FileNotFoundError):
+            pass		# a backend that has ended meanwhile
 
 
 def quantile(latencies, q):

@@ -31,6 +31,10 @@ why_unusable(const MwOpenaiReader *r)
 		if (!c->calls[i].has_function || c->calls[i].name == NULL || c->calls[i].name[0] == '\0')
 			return "a tool call names no function";
 	}
+
+	/* its arguments may be whole by chance and lack what came later: nobody may run it */
+	if (c->ncalls > 0 && c->finish != NULL && strcmp(c->finish, "length") == 0)
+		return "a tool call was cut off at max_tokens";
 	return NULL;
 }
 

@@ -33,6 +33,9 @@ extern void mw_normalise(const char *s, int len, MwView *out);
 #define MW_HINT_NUMBERS	0x20	/* character codes, decimal */
 #define MW_HINT_CAMEL	0x40	/* WordsWithoutBlanks */
 
+/* an encoded piece shorter than this says nothing ("ignore rules" is 16 in base64) */
+#define MW_PIECE_MIN	16
+
 extern int	mw_view_hints(const MwView *v);
 
 /* Views with one trick undone (the others as they are); false where nothing came of it. */

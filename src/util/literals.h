@@ -23,6 +23,10 @@
  */
 extern List *mw_required_literals(const char *pattern, int *longest);
 
+/* words.c: how rare four bytes are in prose, and the place of the rarest four of a word */
+extern int	mw_word_rarity(const char *s);
+extern int	mw_word_best_four(const char *word, int len);
+
 typedef struct MwWords MwWords;
 
 /* Where a pattern can match: the whole of any match lies inside */

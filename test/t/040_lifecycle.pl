@@ -222,11 +222,14 @@ for my $act (
 	$node->safe_psql('postgres', "SELECT mw_drop_tenant('brief')");
 	$up->release;
 	$c->result;
+	# what was still in flight at the drop is swept every minute, and when a gateway starts
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(" . gateways('postgres') . ")");
+	works('another gateway');
 	ok(eventually(
 			sub {
 				return $node->safe_psql('postgres', q{SELECT (SELECT count(*) FROM mw.attempt WHERE tenant = 'brief') + (SELECT count(*) FROM mw.spent WHERE tenant = 'brief')
 					+ (SELECT count(*) FROM mw.answer WHERE tenant = 'brief') + (SELECT count(*) FROM mw.cache WHERE tenant = 'brief') + (SELECT count(*) FROM mw.result WHERE tenant = 'brief')}) eq '0';
-			}, 75), 'a tenant dropped while its call was in flight leaves no row');
+			}, 30), 'a tenant dropped while its call was in flight leaves no row');
 	$up->reset({}, mode => 'echo');
 	$node->safe_psql('postgres', "SELECT mw_create_tenant('brief'), mw_grant_tenant('brief', 'app')");
 	is(client()->word(ask('brief', 's', 'another', request_id => 'brief')), 'another', 'a new tenant of that name has nothing of it');
@@ -280,7 +283,7 @@ for my $mode ('fast', 'immediate')
 
 # ---------- no worker slot ----------
 {
-	$node->append_conf('postgresql.conf', 'max_worker_processes = 1');
+	$node->append_conf('postgresql.conf', "max_worker_processes = 1\nmax_logical_replication_workers = 0");
 	$node->restart;
 	works('one worker slot: the first database');
 	is_error(client(dbname => 'second')->query(ask('acme', undef, 'no slot')), 'MW003', 'one worker slot: the second database', hint => qr/max_worker_processes/);
@@ -316,6 +319,6 @@ for my $mode ('fast', 'immediate')
 	is(MwClient::word_of($c->query(q{SELECT mw_cache_key('acme', '[{"role": "user", "content": "x"}]') ~ '^[0-9a-f]{32}$'})), 't', '... and the cache key');
 }
 
-unlike(log_since($node), qr/terminated by signal (?!9)|PANIC|TRAP/, 'no process died of itself');
+log_is_clean($node, undef, KILL => 1);
 $node->stop;
 done_testing();

@@ -23,7 +23,7 @@ use JSON::PP;
 use Test::More;
 use Time::HiRes qw(time sleep);
 use Exporter 'import';
-our @EXPORT = qw(ask invoke quote rounds money_holds ledger ledger_is eventually backend_gone wait_recovered is_error reload_fault log_end log_since);
+our @EXPORT = qw(ask invoke quote rounds money_holds ledger ledger_is eventually backend_gone wait_recovered is_error reload_fault log_end log_since log_is_clean);
 
 # How often a test of chances is repeated; MW_TEST_ROUNDS=200 for a long night
 sub rounds { my ($default) = @_; return $ENV{MW_TEST_ROUNDS} || $default; }
@@ -166,6 +166,15 @@ sub log_since
 {
 	my ($node, $offset) = @_;
 	return PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset // 0);
+}
+
+# No process died that no test killed; KILL => 1 where one did
+sub log_is_clean
+{
+	my ($node, $name, %o) = @_;
+	my $bad = $o{KILL} ? qr/terminated by signal (?!9:)|PANIC|TRAP:|invalid memory alloc|leaked|still referenced/
+	  : qr/terminated by signal|PANIC|TRAP:|invalid memory alloc|leaked|still referenced/;
+	return is(join("\n", grep { $_ =~ $bad } split /\n/, log_since($node)), '', $name // 'no process died, nothing leaked');
 }
 
 1;

@@ -1,0 +1,280 @@
+/*
+ * json_map.c - members of a jsonb, leaves passed through a function, messages.
+ *
+ * Reading and rebuilding through PostgreSQL's own iterator; nothing here
+ * recurses, so the depth of a value is of no account.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "utils/builtins.h"
+#include "utils/numeric.h"
+
+#include "util/json.h"
+
+/* ---------- members ---------- */
+
+bool
+mw_json_is_object(Jsonb *jb)
+{
+	return jb != NULL && JB_ROOT_IS_OBJECT(jb);
+}
+
+bool
+mw_json_is_array(Jsonb *jb)
+{
+	return jb != NULL && JB_ROOT_IS_ARRAY(jb) && !JB_ROOT_IS_SCALAR(jb);
+}
+
+/* mw_json_get finds a member of an object; NULL when there is none or it is null. */
+JsonbValue *
+mw_json_get(Jsonb *jb, const char *key)
+{
+	JsonbValue *v;
+
+	if (!mw_json_is_object(jb))
+		return NULL;
+	v = getKeyJsonValueFromContainer(&jb->root, key, strlen(key), NULL);
+	if (v != NULL && v->type == jbvNull)
+		return NULL;
+	return v;
+}
+
+/* mw_json_get_text finds a string member. */
+char *
+mw_json_get_text(Jsonb *jb, const char *key)
+{
+	JsonbValue *v = mw_json_get(jb, key);
+
+	if (v == NULL || v->type != jbvString)
+		return NULL;
+	return pnstrdup(v->val.string.val, v->val.string.len);
+}
+
+/* mw_json_value_jsonb makes a value that stands alone. */
+Jsonb *
+mw_json_value_jsonb(JsonbValue *v)
+{
+	return v == NULL ? NULL : JsonbValueToJsonb(v);
+}
+
+/* mw_json_get_jsonb finds a member of any type. */
+Jsonb *
+mw_json_get_jsonb(Jsonb *jb, const char *key)
+{
+	return mw_json_value_jsonb(mw_json_get(jb, key));
+}
+
+/* ---------- rebuilding ---------- */
+
+/*
+ * mw_json_map rebuilds a value with each leaf passed through fn.  The place
+ * tells fn where it is: path[0..depth-1] are the keys on the way (NULL for an
+ * element of an array).  Jsonb is never deeper than its own parser's stack
+ * allowed, but this does not recurse, so that is of no account; beyond
+ * MW_JSON_MAX_DEPTH keys are not told any more.
+ */
+Jsonb *
+mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
+{
+	JsonbIterator *it;
+	JsonbParseState *stack = NULL;
+	JsonbValue	v;
+	JsonbValue *result = NULL;
+	JsonbIteratorToken tok;
+	MwJsonPlace place = {0};
+	bool		raw_scalar = false;
+
+	it = JsonbIteratorInit(&jb->root);
+	while ((tok = JsonbIteratorNext(&it, &v, false)) != WJB_DONE)
+	{
+		int			level = Min(place.depth, MW_JSON_MAX_DEPTH);
+		char	   *s;
+		char	   *t;
+		int			len;
+
+		switch (tok)
+		{
+			case WJB_BEGIN_ARRAY:
+			case WJB_BEGIN_OBJECT:
+				if (tok == WJB_BEGIN_ARRAY && v.val.array.rawScalar)
+					raw_scalar = true;
+				if (!raw_scalar)
+				{
+					place.depth++;
+					level = Min(place.depth, MW_JSON_MAX_DEPTH);
+					place.path[level - 1] = NULL;	/* until a key names it */
+				}
+				/* a raw scalar's array must be passed on as it came */
+				result = pushJsonbValue(&stack, tok, tok == WJB_BEGIN_ARRAY ? &v : NULL);
+				break;
+			case WJB_END_ARRAY:
+			case WJB_END_OBJECT:
+				result = pushJsonbValue(&stack, tok, NULL);
+				if (!raw_scalar)
+					place.depth--;
+				break;
+			case WJB_KEY:
+				place.path[level - 1] = pnstrdup(v.val.string.val, v.val.string.len);
+				if (what & MW_JSON_KEYS)
+				{
+					s = place.path[level - 1];
+					place.is_key = true;
+					t = fn(s, v.val.string.len, &len, &place, arg);
+					place.is_key = false;
+					if (t != s)
+					{
+						v.val.string.val = t;
+						v.val.string.len = len;
+					}
+				}
+				result = pushJsonbValue(&stack, tok, &v);
+				break;
+			case WJB_VALUE:
+			case WJB_ELEM:
+				if (v.type == jbvString)
+				{
+					s = pnstrdup(v.val.string.val, v.val.string.len);
+					t = fn(s, v.val.string.len, &len, &place, arg);
+					if (t != s)
+					{
+						v.val.string.val = t;
+						v.val.string.len = len;
+					}
+				}
+				else if (v.type == jbvNumeric && (what & MW_JSON_NUMBERS))
+				{
+					s = DatumGetCString(DirectFunctionCall1(numeric_out,
+															NumericGetDatum(v.val.numeric)));
+					place.is_number = true;
+					t = fn(s, strlen(s), &len, &place, arg);
+					place.is_number = false;
+					if (t != s)
+					{
+						v.type = jbvString;
+						v.val.string.val = t;
+						v.val.string.len = len;
+					}
+				}
+				result = pushJsonbValue(&stack, tok, &v);
+				break;
+			default:
+				elog(ERROR, "unexpected jsonb token %d", (int) tok);
+		}
+	}
+	return JsonbValueToJsonb(result);
+}
+
+typedef struct PlainLeaf
+{
+	MwJsonLeaf	fn;
+	void	   *arg;
+} PlainLeaf;
+
+static char *
+plain_leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
+{
+	PlainLeaf  *p = arg;
+
+	return p->fn(s, len, newlen, p->arg);
+}
+
+/* mw_json_map_strings is mw_json_map for functions that need no place. */
+Jsonb *
+mw_json_map_strings(Jsonb *jb, bool keys, MwJsonLeaf fn, void *arg)
+{
+	PlainLeaf	p = {fn, arg};
+
+	return mw_json_map(jb, keys ? MW_JSON_KEYS : 0, plain_leaf, &p);
+}
+
+/* ---------- messages ---------- */
+
+/* Append the text of one part: a bare string, or an object with a string "text". */
+static void
+part_text(StringInfo buf, JsonbValue *part)
+{
+	JsonbValue *text = NULL;
+
+	if (part->type == jbvString)
+		text = part;
+	else if (part->type == jbvBinary && JsonContainerIsObject(part->val.binary.data))
+		text = getKeyJsonValueFromContainer(part->val.binary.data, "text", 4, NULL);
+	if (text == NULL || text->type != jbvString)
+		return;
+	if (buf->len > 0)
+		appendStringInfoChar(buf, '\n');
+	appendBinaryStringInfo(buf, text->val.string.val, text->val.string.len);
+}
+
+/* mw_json_content_text joins what of a content is text; NULL when nothing is. */
+char *
+mw_json_content_text(JsonbValue *content)
+{
+	StringInfoData buf;
+
+	if (content == NULL)
+		return NULL;
+	if (content->type == jbvString)
+		return pnstrdup(content->val.string.val, content->val.string.len);
+	if (content->type != jbvBinary)
+		return NULL;
+	initStringInfo(&buf);
+	if (JsonContainerIsArray(content->val.binary.data))
+	{
+		uint32		n = JsonContainerSize(content->val.binary.data);
+		uint32		i;
+
+		for (i = 0; i < n; i++)
+		{
+			JsonbValue *part = getIthJsonbValueFromContainer(content->val.binary.data, i);
+
+			if (part != NULL)
+				part_text(&buf, part);
+		}
+	}
+	else
+		part_text(&buf, content);
+	return buf.data;
+}
+
+/* mw_json_check_keys refuses members that nobody knows. */
+void
+mw_json_check_keys(Jsonb *jb, const char *what, const char *const *allowed)
+{
+	JsonbIterator *it;
+	JsonbValue	v;
+	JsonbIteratorToken tok;
+
+	if (jb == NULL)
+		return;
+	if (!mw_json_is_object(jb))
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("%s must be a JSON object", what)));
+	it = JsonbIteratorInit(&jb->root);
+	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		const char *const *a;
+		StringInfoData list;
+
+		if (tok != WJB_KEY)
+			continue;
+		for (a = allowed; *a != NULL; a++)
+			if (strlen(*a) == (size_t) v.val.string.len &&
+				memcmp(*a, v.val.string.val, v.val.string.len) == 0)
+				break;
+		if (*a != NULL)
+			continue;
+		initStringInfo(&list);
+		for (a = allowed; *a != NULL; a++)
+			appendStringInfo(&list, "%s%s", list.len ? ", " : "", *a);
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("unknown member \"%s\" in %s",
+						pnstrdup(v.val.string.val, pg_mbcliplen(v.val.string.val, v.val.string.len, NAMEDATALEN)),
+						what),
+				 list.len ? errhint("Known are %s.", list.data) : 0));
+	}
+}
