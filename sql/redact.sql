@@ -85,6 +85,21 @@ SELECT mw_redact('a@x.org', 'redact-a', '{"strategies": {"EMAIL": "hash"}}')->>'
 SELECT mw_redact('a@x.org', 'redact-a', '{"strategies": {"EMAIL": "mask"}}')->>'text', mw_redact('a@x.org', 'redact-a', '{"strategies": {"EMAIL": "redact"}}')->>'text';
 SELECT mw_redact('x', 'redact-nobody');
 
+-- ---------- what a provider sees of a call's messages ----------
+CREATE SERVER redact_fake FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
+SELECT mw_alter_tenant('redact-a', '{"model": "redact_fake:m"}');
+SELECT mw_fake('redact_fake', '{"*": [{"text": "<EMAIL_1> and <EMAIL_0>"}]}');
+-- R01, R06: parts, arguments, keys and numbers, one map for all; a placeholder that somebody typed in the last one is nobody's
+SELECT mw_ask('redact-a', NULL, 'bo@example.net asks about <EMAIL_0>', messages => '[
+	{"role": "user", "content": [{"type": "text", "text": "I am ana@example.com"}, {"type": "text", "text": "ana@example.com again"}]},
+	{"role": "assistant", "content": "", "tool_calls": [{"id": "call_4155550132", "name": "send", "args": {"to": "ana@example.com", "bo@example.net": 1, "card": 4242424242424242, "name": "ana@example.com"}}]},
+	{"role": "tool", "tool_call_id": "call_4155550132", "content": "sent to ana@example.com"}]');
+SELECT m - 'tool_calls', m->'tool_calls'->0->'function' FROM mw_fake_requests('redact_fake') AS r, jsonb_array_elements(r.body->'messages') AS m;
+-- what would be refused is shown nowhere
+SELECT mw_alter_recognizer('CASE_NO', '{"strategy": "block"}', 'redact-a');
+SELECT mw_ask('redact-a', NULL, 'about CASE-1234');
+SELECT stage, verdict, detail, next FROM mw_explain('redact-a', NULL, 'about CASE-1234 and a@x.org') WHERE stage = 'redact';
+
 -- ---------- bad input ----------
 SELECT mw_redact(NULL), mw_redact(''), redacted('   ');
 SELECT mw_redact('x', NULL, '{"strategy": "mask"}');
@@ -102,4 +117,5 @@ FROM (VALUES ('a'), ('a.'), ('1 '), ('a@'), ('1:'), ('x@a.a.a.a.a.'), ('+1 '), (
 RESET statement_timeout;
 
 SELECT mw_drop_tenant('redact-a'), mw_drop_tenant('redact-b');
+DROP SERVER redact_fake;
 DROP FUNCTION redacted;

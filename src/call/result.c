@@ -104,7 +104,7 @@ mw_result_store(MwCall *call, const MwKey *fingerprint, Jsonb *result)
 		5, {TEXTOID, TEXTOID, BYTEAOID, TEXTOID, JSONBOID}
 	};
 	Datum		values[5];
-	char		nulls[5] = "     ";
+	char		nulls[5] = {' ', ' ', ' ', ' ', ' '};
 
 	mw_require_may_act(call->tenant);
 	values[0] = CStringGetTextDatum(call->tenant);

@@ -471,6 +471,26 @@ mw_http_timeout_ms(void)
 	return ms < 0 ? 0 : (long) Min(ms, PG_INT32_MAX);
 }
 
+/*
+ * Something came on an idle connection: see "Descriptors".  Where it cannot be
+ * used again its sending side is closed too, so that a request on it fails
+ * before anything is written and goes to another one.
+ */
+static void
+idle_stirs(int fd, Watched *w, uint32 events)
+{
+	char		c;
+	ssize_t		n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	/* of this round, and read already: libcurl runs what is due whenever it is called */
+	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+		return;
+	/* over TLS it may be a ticket or a ping */
+	if (n <= 0 || w->plain || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+		shutdown(fd, SHUT_RDWR);
+	watch(fd, w, 0);
+}
+
 void
 mw_http_drive(void)
 {
@@ -490,14 +510,7 @@ mw_http_drive(void)
 			continue;			/* closed by what an earlier event of this round did */
 		if (!w->wanted)
 		{
-			/*
-			 * An idle connection stirs: see "Descriptors".  Where it cannot be
-			 * used again its sending side is closed too, so that a request on
-			 * it fails before anything is written and goes to another one.
-			 */
-			if (w->plain || (events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
-				shutdown(fd, SHUT_RDWR);
-			watch(fd, w, 0);
+			idle_stirs(fd, w, events[i].events);
 			continue;
 		}
 

@@ -159,7 +159,8 @@ pin(Pinned *p)
 		p->path = true;
 	}
 #else
-	if (strcmp(namespace_search_path, GUC_SAFE_SEARCH_PATH) != 0)
+	/* unless it is already what RestrictSearchPath would make it */
+	if (strcmp(namespace_search_path, "pg_catalog, pg_temp") != 0)
 	{
 		p->guc_level = NewGUCNestLevel();
 		RestrictSearchPath();

@@ -215,7 +215,7 @@ for my $bad (
 	try_script("an answer that cannot be used: $bad->[0]", [ { raw => $bad->[1] }, $ok ], word => 'MW405', ledger => qr/^failed:200:(counted|7)$/, sent => 1);
 }
 try_script('compressed without being asked', [ { %$ok, gzip => \1 }, $ok ], word => 'MW405', ledger => qr/^failed:200:/, sent => 1);
-try_script('204', [ { status => 204, body => '' }, $ok ], word => 'MW405', ledger => qr/^failed:204:/, sent => 1);
+try_script('status 204', [ { status => 204, body => '' }, $ok ], word => 'MW405', ledger => qr/^failed:204:/, sent => 1);
 # ... and those that only look odd
 try_script('a byte order mark', [ { raw_base64 => encode_base64("\xef\xbb\xbf$whole", '') } ], word => 'fine', ledger => 'ok:200:7', sent => 1);
 {
@@ -380,16 +380,44 @@ sub shared
 	is($up->count->{requests}, $e{sent}, "$name: HTTP requests");
 	return;
 }
-$admin->value("SELECT mw_set_budget('flight', 'requests', 100)");
+# few enough that each hit is booked alone
+$admin->value("SELECT mw_set_budget('flight', 'requests', 60)");
 shared('eight equal misses', 'flight', script => sub { [ { text => $_[0], hold => \1 } ] }, words => 'right=8', cache => 'miss=1 shared=7', sent => 1);
 is($admin->value("SELECT count(*) FROM mw.attempt WHERE tenant = 'flight' AND purpose <> 'hits' AND billed_tokens > 0"), '1', '... one is billed');
 is($admin->value("SELECT settled || ' ' || reserved FROM mw.budget_status WHERE tenant = 'flight' AND unit = 'requests'"), '8 0', '... and each counts as a request');
+$admin->value("SELECT mw_set_budget('flight', 'requests', 'Infinity')");
 shared('the leader leaves', 'flight', script => sub { [ { text => $_[0], hold => \1 } ] }, words => '57014=1 right=7', cache => 'shared=7', sent => 1,
 	meanwhile => sub { $_[0]->cancel; sleep 0.2; });
 shared('the shared request fails and is retried', 'flight', script => sub { [ { status => 500, hold => \1 }, { text => $_[0] } ] }, words => 'right=8', sent => 2);
 shared('the shared request is refused', 'flight', script => sub { [ { status => 400, hold => \1 }, { text => 'late', repeat => 9 } ] }, words => 'MW401=8', sent => 1);
 shared('the shared answer is cut off', 'crowd', script => sub { [ { text => 'x', hold => \1, disconnect => 'mid_body' }, { text => $_[0], repeat => 9 } ] }, words => 'MW402=1 right=7', sent => 2);
 shared('an answer that is not cacheable is its own caller\'s', 'crowd', script => sub { [ { text => $_[0], hold => \1, finish_reason => 'length' }, { text => $_[0], finish_reason => 'length', repeat => 9 } ] }, words => 'right=8', sent => 8);
+{
+	# who left before its own request was needed sends none
+	my $text = 'left ' . ++$serial;
+	$up->reset({ m => [ { text => 'x', hold => \1, disconnect => 'mid_body' }, { text => $text, repeat => 9 } ] });
+	$eight[0]->send(ask('crowd', undef, $text));
+	$up->wait(requests => 1);
+	$eight[1]->send(ask('crowd', undef, $text));
+	eventually(sub { return $admin->value("SELECT count(*) FROM mw.queue WHERE tenant = 'crowd' AND state = 'in flight'") eq '2'; }, 20);
+	$eight[1]->cancel;
+	is(MwClient::word_of($eight[1]->result), '57014', 'a follower leaves');
+	$up->release;
+	is(MwClient::word_of($eight[0]->result), 'MW402', '... its leader\'s answer is cut off');
+	ok(eventually(sub { return $admin->value('SELECT count(*) FROM mw.queue') eq '0'; }, 20), '... and nothing is left');
+	is($up->count->{requests}, 1, '... nothing is sent for who left');
+
+	# a storm: the first answers come before the last have looked
+	my @storm = map { MwClient->new($node, user => 'app') } 1 .. 48;
+	for my $round (1 .. rounds(10))
+	{
+		$up->reset({ m => [ { text => "storm $round", repeat => 99 } ] });
+		my %w;
+		$w{ MwClient::word_of($_) }++ for MwClient->race(\@storm, sub { ask('crowd', undef, "storm $round $serial") });
+		is(join(' ', %w), "storm $round 48", "round $round: 48 equal misses at once");
+		is($up->count->{requests}, 1, "round $round: one HTTP request");
+	}
+}
 {
 	# another tenant, or who asked for a fresh one, is not served by it
 	my $text = 'apart ' . ++$serial;
