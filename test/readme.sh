@@ -102,9 +102,10 @@ for b in "$work"/blocks/*; do
 			db\ *) db=${d#db } ;;
 			error\ *) error=${d#error } ;;
 			upstream\ *)
-				mw_as python3 "$work/mw/test/lib/upstream.py" --echo --port "${d#upstream }" >"$work/upstream.out" 2>&1 &
-				daemons+=($!)
+				mw_as bash -c 'echo $$ >"$0.pid"; exec python3 "$@"' "$work/upstream" \
+					"$work/mw/test/lib/upstream.py" --echo --port "${d#upstream }" >"$work/upstream.out" 2>&1 &
 				for _ in $(seq 100); do grep -q LISTENING "$work/upstream.out" && break; sleep 0.05; done
+				daemons+=($(cat "$work/upstream.pid"))	# its own number: that of the job is a shell's
 				grep -q LISTENING "$work/upstream.out" || skip=" port ${d#upstream } is taken"
 				;;
 			key\ *) d=${d#key }; printf '%s\n' "${d#* }" | mw_as tee "${d%% *}" >/dev/null ;;

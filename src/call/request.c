@@ -25,6 +25,7 @@
 
 #include "call/call.h"
 #include "call/request.h"
+#include "gateway/shm.h"
 #include "guc.h"
 #include "provider/provider.h"
 #include "util/hash.h"
@@ -398,6 +399,9 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 		find_adapter(call);
 	else
 		find_server(call);
+	/* before any stage: counters, claims and the queue all lie in shared memory */
+	if (use == MW_USE_RUN && call->transport == &mw_transport_gateway)
+		mw_require_preload("a call to a real model server");
 	mw_options_read(call, args->options, settings);
 	call->tools = mw_tools_read(args->tools);
 	mw_tools_check_choice(call->tools, call->params);
