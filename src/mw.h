@@ -231,6 +231,7 @@ struct MwCall
 	int64		cache_epoch;	/* read when the call starts: a purge in flight wins */
 	int			cache_ttl;		/* seconds */
 	MwCacheStatus cache;
+	bool		alone;			/* joins no equal miss */
 
 	/* retry and model */
 	int			attempt;		/* of this call, from 1 */

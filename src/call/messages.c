@@ -347,7 +347,7 @@ read_message(int n, JsonbValue *item, Read *out)
 	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
 		bad_message(n, "It is not an object.");
 	json = JsonbValueToJsonb(item);
-	mw_json_check_keys(json, "a message", message_keys);
+	mw_json_check_keys(json, "member", "a message", message_keys);
 	check_foreign(n, json);
 
 	out->msg.role = read_role(n, json);

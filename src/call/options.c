@@ -291,7 +291,7 @@ read_limits(MwCall *call, const option *opt, JsonbValue *v)
 	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
 		wrong_value(opt, "an object, such as {\"tokens\": 50000}", v);
 	limits = JsonbValueToJsonb(v);
-	mw_json_check_keys(limits, "limits", allowed);
+	mw_json_check_keys(limits, "limit", "a call", allowed);
 	n = mw_json_get(limits, "tokens");
 	if (n == NULL)
 		return;

@@ -270,7 +270,7 @@ choose_model(MwCall *call, const char *named, Jsonb **settings)
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("the model is neither a name nor an object with one"),
 					 errhint("A model is 'server:model', or '{\"model\": \"server:model\", \"model_settings\": {\"temperature\": 0}}'.")));
-		mw_json_check_keys(json, "a model", keys);
+		mw_json_check_keys(json, "member", "a model", keys);
 		v = mw_json_get(json, "model_settings");
 		if (v != NULL)
 		{

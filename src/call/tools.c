@@ -65,14 +65,16 @@ push_tool(JsonbParseState **state, int n, JsonbValue *item, JsonbValue *name)
 	{
 		char	   *type = mw_json_get_text(tool, "type");
 
-		mw_json_check_keys(tool, "a tool", typed_keys);
+		mw_json_check_keys(tool, "member", "a tool", typed_keys);
 		if (type == NULL || strcmp(type, "function") != 0)
 			bad_tool(n, "Its type must be \"function\".");
 		if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
 			bad_tool(n, "Its function must be an object.");
 		tool = JsonbValueToJsonb(v);
 	}
-	mw_json_check_keys(tool, "a tool's function", function_keys);
+	else if (mw_json_get(tool, "type") != NULL)
+		bad_tool(n, "It has no member \"function\".");
+	mw_json_check_keys(tool, "member", "a tool's function", function_keys);
 
 	v = mw_json_get(tool, "name");
 	if (v == NULL || v->type != jbvString || !name_is_good(v->val.string.val, v->val.string.len))
@@ -139,7 +141,8 @@ mw_tools_read(Jsonb *tools)
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("too many tools"),
 				 errdetail("There are %d, and at most %d can be given.",
-						   (int) JB_ROOT_COUNT(tools), MAX_TOOLS)));
+						   (int) JB_ROOT_COUNT(tools), MAX_TOOLS),
+				 errhint("Give those that this call may need.")));
 
 	names = palloc(JB_ROOT_COUNT(tools) * sizeof(JsonbValue));
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
@@ -212,6 +215,7 @@ mw_tools_check_choice(Jsonb *tools, Jsonb *params)
 		if (name == NULL || !has_tool(tools, name))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("option \"tool_choice\" names a tool that is not in tools")));
+					 errmsg("option \"tool_choice\" names a tool that is not in tools"),
+					 errhint("Name one of the argument tools, or say \"auto\", \"required\" or \"none\".")));
 	}
 }

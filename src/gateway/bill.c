@@ -82,3 +82,9 @@ mw_outcome_name(MwOutcomeKind kind)
 	}
 	return "failed";
 }
+
+bool
+mw_status_retryable(int http_status)
+{
+	return http_status == 408 || http_status == 409 || http_status == 429 || http_status >= 500;
+}

@@ -258,7 +258,9 @@ wait_for(int i, void *held)
 		ereport(ERROR,
 				(errcode(copy->sqlstate),
 				 errmsg("the gateway did not carry out the call"),
-				 errdetail("%s", copy->error)));
+				 errdetail("%c%s%s", pg_toupper((unsigned char) copy->error[0]), copy->error + 1,
+						   copy->error[0] != '\0' && copy->error[strlen(copy->error) - 1] == '.' ? "" : "."),
+				 copy->hint[0] != '\0' ? errhint("%s", copy->hint) : 0));
 	return copy;
 }
 
@@ -607,9 +609,11 @@ gateway_exchange(const MwAttempt *a)
 	reply->retry_forbidden = wire->retry_forbidden;
 	reply->timed_out = wire->timed_out;
 	reply->connect_failed = wire->connect_failed;
+	reply->private_host = wire->private_host;
 	reply->shared = wire->shared;
 	reply->recorded = wire->recorded;
 	reply->unknown_before = wire->unknown_before;
+	reply->look_again = wire->look_again;
 	reply->counted = wire->counted;
 	reply->usage = wire->usage;
 	reply->error = wire->error[0] ? pstrdup(wire->error) : NULL;

@@ -1,6 +1,6 @@
 /*
- * flight.c - one exchange, from the queue to the reply: who joins whom, what
- * came back and what it costs, who gets the answer.
+ * flight.c - one exchange, from the queue to the reply: what came back, what it
+ * costs, who gets the answer.
  *
  * An MwFlight is the gateway's own record of a request and lives in a context
  * that outlasts rounds; its slot and payload are the gateway's from TAKEN to
@@ -22,6 +22,14 @@
 
 static List *flights;			/* of MwFlight: all that we have taken and not answered */
 static MemoryContext flight_cxt;
+
+MemoryContext
+mw_flight_context(void)
+{
+	if (flight_cxt == NULL)
+		flight_cxt = AllocSetContextCreate(TopMemoryContext, "mw flights", ALLOCSET_DEFAULT_SIZES);
+	return flight_cxt;
+}
 
 /* All flights, for the loop's own look-arounds; not to be changed */
 List *
@@ -57,6 +65,7 @@ mw_flight_reply(MwFlight *f)
 		f->reply.refused = true;
 		f->reply.sqlstate = ERRCODE_OUT_OF_MEMORY;
 		strlcpy(f->reply.error, "no shared memory is left for the answer", sizeof(f->reply.error));
+		strlcpy(f->reply.hint, "Where the call named a request_id, its answer is recorded: repeat it.", sizeof(f->reply.hint));
 		f->reply.body_len = -1;
 		f->body = NULL;
 		p = dsa_allocate(mw_dsa(), sizeof(MwWireReply) + 1);
@@ -100,12 +109,13 @@ mw_flight_reply(MwFlight *f)
 }
 
 void
-mw_flight_refuse(MwFlight *f, int sqlstate, const char *why)
+mw_flight_refuse(MwFlight *f, int sqlstate, const char *why, const char *hint)
 {
 	f->bill.kind = MW_OUTCOME_NOT_SENT;
 	f->reply.refused = true;
 	f->reply.sqlstate = sqlstate;
 	strlcpy(f->reply.error, why, sizeof(f->reply.error));
+	strlcpy(f->reply.hint, hint, sizeof(f->reply.hint));
 	f->body = NULL;
 	mw_flight_reply(f);
 }
@@ -134,36 +144,6 @@ mw_flight_settle(MwFlight *f)
 
 /* ---------- taking requests ---------- */
 
-/* An equal miss in flight, or the very call of an earlier run of the same request_id */
-static MwFlight *
-leader_for(MwFlight *f)
-{
-	MwWire	   *w = f->w;
-	ListCell   *lc;
-
-	foreach(lc, flights)
-	{
-		MwFlight   *other = lfirst(lc);
-		MwWire	   *o = other->w;
-
-		if (other == f || other->leader != NULL || o->work != MW_WORK_CALL ||
-			strcmp(mw_wire_given(w, tenant), mw_wire_given(o, tenant)) != 0)
-			continue;
-		if (w->request_named && o->request_named && w->nth == o->nth &&
-			memcmp(&w->call_key, &o->call_key, sizeof(MwKey)) == 0 &&
-			strcmp(mw_wire_given(w, request_id), mw_wire_given(o, request_id)) == 0)
-		{
-			f->same_call = true;
-			return other;
-		}
-		if (w->share && o->cacheable && w->cache_epoch == o->cache_epoch &&
-			memcmp(&w->cache_key, &o->cache_key, sizeof(MwKey)) == 0 &&
-			w->serverid == o->serverid && w->roleid == o->roleid)
-			return other;
-	}
-	return NULL;
-}
-
 /* Everything queued for us becomes a flight; those that join another wait for it, the rest is returned. */
 List *
 mw_flights_queued(MwGate *gate)
@@ -171,11 +151,7 @@ mw_flights_queued(MwGate *gate)
 	List	   *taken = NIL;
 	List	   *todo = NIL;
 	ListCell   *lc;
-	MemoryContext old;
-
-	if (flight_cxt == NULL)
-		flight_cxt = AllocSetContextCreate(TopMemoryContext, "mw flights", ALLOCSET_DEFAULT_SIZES);
-	old = MemoryContextSwitchTo(flight_cxt);
+	MemoryContext old = MemoryContextSwitchTo(mw_flight_context());
 
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	while (gate->head >= 0)
@@ -201,9 +177,7 @@ mw_flights_queued(MwGate *gate)
 
 		flights = lappend(flights, f);
 		f->reply.retry_after_ms = -1;
-		if (f->w->work == MW_WORK_CALL && (f->leader = leader_for(f)) != NULL)
-			f->leader->followers = lappend(f->leader->followers, f);
-		else
+		if (f->w->work != MW_WORK_CALL || !mw_share_join(f))
 			todo = lappend(todo, f);
 	}
 	list_free(taken);
@@ -239,6 +213,7 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 	f->reply.retry_forbidden = h->retry_forbidden;
 	f->reply.timed_out = h->timed_out;
 	f->reply.connect_failed = h->connect_failed;
+	f->reply.private_host = h->private_host;
 	f->reply.http_status = f->bill.http_status;
 	strlcpy(f->reply.error, f->bill.error, sizeof(f->reply.error));
 	if (h->status == 401)
@@ -265,82 +240,6 @@ mw_flights_ended(void)
 	}
 	MemoryContextSwitchTo(old);
 	return ended;
-}
-
-/* ---------- followers ---------- */
-
-/* What followed a flight: it shares what that has ended with, or goes on alone */
-List *
-mw_flight_followers(MwFlight *f, bool share)
-{
-	List	   *alone = NIL;
-	List	   *followers = f->followers;
-	ListCell   *lc;
-
-	f->followers = NIL;
-	foreach(lc, followers)
-	{
-		MwFlight   *g = lfirst(lc);
-		bool		good = f->bill.kind == MW_OUTCOME_OK;
-
-		g->leader = NULL;
-		if (share && (g->same_call ? good || f->bill.kind == MW_OUTCOME_UNKNOWN
-					  : good ? f->bill.outcome.cacheable : f->bill.kind != MW_OUTCOME_UNKNOWN))
-		{
-			g->bill.kind = f->bill.kind;
-			g->reply = f->reply;
-			g->reply.reservation_used = g->reply.counted = false;
-			g->reply.shared = !g->same_call;
-			g->reply.recorded = g->same_call && good;
-			if (g->same_call && !good)
-			{
-				g->bill.kind = MW_OUTCOME_NOT_SENT;
-				g->reply.unknown_before = true;
-			}
-			memset(&g->bill.usage, 0, sizeof(g->bill.usage));
-			if (good)
-				g->bill.usage = f->bill.usage;
-			g->body = f->body;
-			g->body_len = f->body_len;
-			mw_flight_reply(g);
-			continue;
-		}
-		g->w->share = false;	/* that answer was for its caller alone */
-		g->same_call = false;
-		alone = lappend(alone, g);
-	}
-	list_free(followers);
-	return alone;
-}
-
-/* Milliseconds until a follower's own deadline; those past it are answered */
-long
-mw_flights_expire(void)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	long		next = -1;
-	ListCell   *lc;
-
-	foreach(lc, flights)
-	{
-		MwFlight   *f = lfirst(lc);
-		long		ms;
-
-		if (f->leader == NULL)
-			continue;
-		ms = (f->w->deadline - now) / 1000;
-		if (ms <= 0)
-		{
-			f->leader->followers = list_delete_ptr(f->leader->followers, f);
-			f->leader = NULL;
-			f->bill.kind = MW_OUTCOME_NOT_SENT;
-			f->reply.timed_out = true;
-			mw_flight_reply(f);			/* changes the list: look again at once */
-			return 0;
-		}
-		next = next < 0 ? ms : Min(next, ms);
-	}
-	return next;
 }
 
 /* ---------- the end ---------- */
@@ -371,6 +270,6 @@ mw_flights_lost(void)
 			mw_flight_reply(f);
 		}
 		else
-			mw_flight_refuse(f, ERRCODE_ADMIN_SHUTDOWN, "the gateway ended before the request left; nothing was sent");
+			mw_flight_refuse(f, ERRCODE_ADMIN_SHUTDOWN, "the gateway ended before the request left; nothing was sent", "Try again.");
 	}
 }

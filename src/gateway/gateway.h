@@ -5,6 +5,7 @@
  *   launch.c  starting and stopping the worker of a database
  *   worker.c  the worker's process: comes, loops, goes
  *   flight.c  one exchange, from the queue to the reply
+ *   share.c   one exchange for equal calls
  *   round.c   one turn's work: record, then carry out
  *   record.c  what a round writes, in one transaction
  *   route.c   where a request goes: server options and keys, by OID
@@ -41,7 +42,8 @@ typedef struct MwRoute
 	char	   *proxy;
 	long		connect_timeout_ms;
 	size_t		max_response;
-	char	   *error;			/* why nothing can be sent there */
+	char	   *error;			/* why nothing can be sent there ... */
+	char	   *hint;			/* ... and what to do; both or none */
 } MwRoute;
 extern void mw_route_init(void);
 extern void mw_route_round(void);	/* before each round */
@@ -59,6 +61,7 @@ typedef struct MwFlight
 	TimestampTz started_at;
 	struct MwFlight *leader;	/* joined this one */
 	List	   *followers;		/* of MwFlight */
+	TimestampTz parked_until;	/* waits for the next attempt of one that failed; 0: does not */
 	bool		same_call;		/* follower of the very call of an earlier run of its request_id, not of an equal one */
 
 	/* what this round does with it */
@@ -101,11 +104,15 @@ extern List *mw_flights_queued(MwGate *gate);	/* takes the queue; returns those 
 extern List *mw_flights_ended(void);	/* whose transfers have ended, judged */
 extern void mw_flight_judge(MwFlight *f, MwHttpResult *h);
 extern void mw_flight_settle(MwFlight *f);	/* after the commit of its outcome */
-extern List *mw_flight_followers(MwFlight *f, bool share);	/* answers them; returns those that go on alone */
 extern void mw_flight_reply(MwFlight *f);	/* and forgets it */
-extern void mw_flight_refuse(MwFlight *f, int sqlstate, const char *why);
-extern long mw_flights_expire(void);	/* milliseconds until a follower's deadline, -1: none */
+extern void mw_flight_refuse(MwFlight *f, int sqlstate, const char *why, const char *hint);	/* hint "" for none */
 extern void mw_flights_lost(void);
+extern MemoryContext mw_flight_context(void);	/* outlasts rounds */
+
+/* share.c */
+extern bool mw_share_join(MwFlight *f);
+extern List *mw_share_end(MwFlight *f, bool settled);
+extern List *mw_share_due(long *next);
 
 /* round.c: record and carry out; returns what has to be done next because of it */
 extern List *mw_round_do(MwGate *gate, List *work);

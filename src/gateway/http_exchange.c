@@ -243,7 +243,8 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 		r->kind = MW_HTTP_NOT_SENT;
 		r->connect_failed = true;
 		r->blocked = t->refused && !t->opened;
-		if (r->blocked && t->refused_private)
+		r->private_host = r->blocked && t->refused_private;
+		if (r->private_host)
 			snprintf(r->error, sizeof(r->error), "%s resolves to a loopback or private address, which needs the server option allow_private", t->host);
 		else if (r->blocked)
 			snprintf(r->error, sizeof(r->error), "%s is a link-local, metadata or reserved address, which is never called", t->host);

@@ -65,7 +65,8 @@ write_round(List *work)
 			f->route = mw_route_find(f->w->serverid, f->w->roleid);
 			if (f->route->error != NULL)
 				ereport(ERROR,
-						(errcode(ERRCODE_MW_BAD_ARGUMENT), errmsg("%s", f->route->error)));
+						(errcode(ERRCODE_MW_BAD_ARGUMENT),
+						 errmsg("%s", f->route->error), errhint("%s", f->route->hint)));
 			f->provider = f->route->provider;
 			mw_record_attempt(f);
 		}
@@ -80,7 +81,7 @@ write_round(List *work)
 
 /* Do it; false, with the reason, where it cannot be committed */
 static bool
-try_round(List *work, int *sqlstate, char *why, size_t whylen)
+try_round(List *work, int *sqlstate, char *why, size_t whylen, char *hint, size_t hintlen)
 {
 	volatile bool done = false;
 	MemoryContext old = CurrentMemoryContext;
@@ -102,6 +103,7 @@ try_round(List *work, int *sqlstate, char *why, size_t whylen)
 		RESUME_INTERRUPTS();
 		*sqlstate = e->sqlerrcode;
 		strlcpy(why, e->message, whylen);
+		strlcpy(hint, e->hint ? e->hint : "", hintlen);
 		ereport(LOG, (errcode(e->sqlerrcode),
 					  errmsg("mw gateway: a round of %d could not be recorded: %s", list_length(work), e->message)));
 	}
@@ -186,12 +188,12 @@ carry_out(MwFlight *f)
 			if (f->ended)
 			{
 				mw_flight_settle(f);
-				next = mw_flight_followers(f, true);
+				next = mw_share_end(f, true);
 				mw_flight_reply(f);
 			}
 			else if (f->resolved)
 			{
-				next = mw_flight_followers(f, false);
+				next = mw_share_end(f, false);
 				mw_flight_reply(f);
 			}
 			else if (!start_transfer(f))
@@ -207,12 +209,13 @@ mw_round_do(MwGate *gate, List *work)
 {
 	int			sqlstate;
 	char		why[256];
+	char		hint[MW_MAX_HINT];
 	List	   *next = NIL;
 	ListCell   *lc;
 
 	gate->rounds++;
 	gate->records += list_length(work);
-	if (try_round(work, &sqlstate, why, sizeof(why)))
+	if (try_round(work, &sqlstate, why, sizeof(why), hint, sizeof(hint)))
 	{
 		gate->commits++;
 		foreach(lc, work)
@@ -232,7 +235,7 @@ mw_round_do(MwGate *gate, List *work)
 		 */
 		MwFlight   *f = linitial(work);
 
-		next = mw_flight_followers(f, false);
+		next = mw_share_end(f, false);
 		if (f->ended)
 		{
 			f->bill.kind = MW_OUTCOME_UNKNOWN;
@@ -241,7 +244,7 @@ mw_round_do(MwGate *gate, List *work)
 			mw_flight_settle(f);
 			f->body = NULL;
 		}
-		mw_flight_refuse(f, sqlstate, why);
+		mw_flight_refuse(f, sqlstate, why, hint);
 	}
 	return next;
 }

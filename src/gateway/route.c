@@ -17,6 +17,7 @@
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
+#include "miscadmin.h"
 #include "storage/fd.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
@@ -100,9 +101,9 @@ option(List *options, const char *name)
 	return NULL;
 }
 
-/* The mapping of a role, else of PUBLIC, without GetUserMapping's error */
+/* The mapping of a role, else of PUBLIC, without GetUserMapping's error; *whose: InvalidOid for PUBLIC's */
 static Oid
-mapping_of(Oid roleid, Oid serverid, List **options)
+mapping_of(Oid roleid, Oid serverid, Oid *whose, List **options)
 {
 	HeapTuple	tuple = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(roleid), ObjectIdGetDatum(serverid));
 	Oid			found;
@@ -115,6 +116,7 @@ mapping_of(Oid roleid, Oid serverid, List **options)
 	if (!HeapTupleIsValid(tuple))
 		return InvalidOid;
 	found = ((Form_pg_user_mapping) GETSTRUCT(tuple))->oid;
+	*whose = ((Form_pg_user_mapping) GETSTRUCT(tuple))->umuser;
 	datum = SysCacheGetAttr(USERMAPPINGUSERSERVER, tuple, Anum_pg_user_mapping_umoptions, &null);
 	if (!null)
 		*options = untransformRelOptions(datum);
@@ -133,10 +135,16 @@ key_from_file(const char *path, char **why)
 
 	if (f == NULL)
 	{
-		*why = psprintf("could not open the key file of the user mapping: %s", strerror(errno));
+		*why = psprintf("the key file of the user mapping cannot be opened: %s", strerror(errno));
 		return NULL;
 	}
 	n = fread(buf, 1, sizeof(buf) - 1, f);
+	if (ferror(f))
+	{
+		*why = psprintf("the key file of the user mapping cannot be read: %s", strerror(errno));
+		FreeFile(f);
+		return NULL;
+	}
 	FreeFile(f);
 	buf[n] = '\0';
 	while (*start && isspace((unsigned char) *start))
@@ -162,12 +170,14 @@ fill(MwRoute *r)
 	const char *base;
 	const char *value;
 	const char *key;
+	Oid			whose;
 
 	r->connect_timeout_ms = DEFAULT_CONNECT_TIMEOUT_MS;
 	r->max_response = DEFAULT_MAX_RESPONSE;
 	if (server == NULL)
 	{
 		r->error = pstrdup("the server of this model does not exist any more, or was not committed");
+		r->hint = pstrdup("COMMIT what made it, or name a model of another server.");
 		return;
 	}
 	api = option(server->options, "api");
@@ -176,6 +186,7 @@ fill(MwRoute *r)
 	if (r->provider == NULL || base == NULL)
 	{
 		r->error = psprintf("server \"%s\" has no usable api and base_url", server->servername);
+		r->hint = psprintf("ALTER SERVER %s OPTIONS (SET api 'openai', SET base_url 'https://...');", quote_identifier(server->servername));
 		return;
 	}
 	r->url = psprintf("%.*s%s", (int) (strlen(base) - (base[strlen(base) - 1] == '/')), base, r->provider->path);
@@ -190,10 +201,20 @@ fill(MwRoute *r)
 	if ((value = option(server->options, "max_response")) != NULL)
 		r->max_response = strtoul(value, NULL, 10);
 
-	r->mapping = mapping_of(r->roleid, r->serverid, &mapping_options);
+	r->mapping = mapping_of(r->roleid, r->serverid, &whose, &mapping_options);
 	key = option(mapping_options, "api_key");
 	if (key == NULL && (value = option(mapping_options, "api_key_file")) != NULL)
+	{
 		key = key_from_file(value, &r->error);
+		if (key == NULL)
+		{
+			const char *role = OidIsValid(whose) ? GetUserNameFromId(whose, true) : NULL;
+
+			r->hint = psprintf("The file must be readable by the user that PostgreSQL runs as, and hold the key. "
+							   "A superuser types: ALTER USER MAPPING FOR %s SERVER %s OPTIONS (SET api_key_file '/path/to/key');",
+							   role ? quote_identifier(role) : "PUBLIC", quote_identifier(server->servername));
+		}
+	}
 	if (key != NULL)
 		r->auth_header = r->provider->auth_header(key);
 }

@@ -146,7 +146,7 @@ check_tool_calls(JsonbValue *v, const char *where)
 			bad_script(psprintf("%s is not an object.", which),
 					   "Write {\"name\": \"lookup\", \"arguments\": {\"id\": 1}}.");
 		call = mw_json_value_jsonb(c);
-		mw_json_check_keys(call, which, tool_call_keys);
+		mw_json_check_keys(call, "member", which, tool_call_keys);
 		if (mw_json_get_text(call, "name") == NULL)
 			bad_script(psprintf("%s has no \"name\".", which),
 					   "Write {\"name\": \"lookup\", \"arguments\": {\"id\": 1}}.");
@@ -204,7 +204,7 @@ check_step(JsonbValue *v, const char *where)
 	if (!mw_script_is_object(v))
 		bad_script(psprintf("%s is not an object.", where), HINT_STEP);
 	step = mw_json_value_jsonb(v);
-	mw_json_check_keys(step, where, step_keys);
+	mw_json_check_keys(step, "member", where, step_keys);
 
 	answer = mw_script_get(step, "text") || mw_script_get(step, "tool_calls");
 	status = mw_script_int(step, where, "status", 200, 599, 200) != 200;
@@ -309,7 +309,7 @@ read_rules(MwScript *s, Jsonb *json)
 		if (!mw_script_is_object(v))
 			bad_script(psprintf("%s is not an object.", where), HINT_FORM);
 		rule = mw_json_value_jsonb(v);
-		mw_json_check_keys(rule, where, rule_keys);
+		mw_json_check_keys(rule, "member", where, rule_keys);
 
 		match = mw_script_get(rule, "match");
 		if (match != NULL && match->type == jbvString && match->val.string.len > 0)

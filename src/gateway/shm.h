@@ -81,6 +81,8 @@ typedef struct MwWire
 #define mw_wire_string(w, field)  ((w)->field < 0 ? NULL : (w)->data + (w)->field)
 #define mw_wire_given(w, field)  ((w)->data + (w)->field)	/* what a call always has: tenant, request_id */
 
+#define MW_MAX_HINT	512			/* a sentence and a statement with two quoted names */
+
 /* A reply as it lies in the DSA; its body follows */
 typedef struct MwWireReply
 {
@@ -90,15 +92,18 @@ typedef struct MwWireReply
 	bool		retry_forbidden;
 	bool		timed_out;
 	bool		connect_failed;
+	bool		private_host;
 	bool		shared;
 	bool		recorded;
 	bool		unknown_before;
+	bool		look_again;
 	bool		counted;
 	bool		reservation_used;
-	bool		refused;		/* the gateway did not carry it out: error says why, sqlstate which */
+	bool		refused;		/* the gateway did not carry it out: error says why, hint what to do, sqlstate which */
 	int			sqlstate;
 	MwUsage		usage;
 	char		error[256];
+	char		hint[MW_MAX_HINT];	/* of a refusal; "" for none */
 	int			body_len;		/* -1: none */
 } MwWireReply;
 

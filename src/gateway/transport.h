@@ -69,9 +69,11 @@ typedef struct MwReply
 	bool		retry_forbidden;	/* x-should-retry: false */
 	bool		timed_out;		/* the deadline ended it */
 	bool		connect_failed;	/* no connection could be made */
+	bool		private_host;	/* ... since its name resolves to a private address */
 	bool		shared;			/* an equal miss of the same tenant was joined: nothing billed */
 	bool		recorded;		/* the recorded answer of an earlier run: nothing billed */
 	bool		unknown_before;	/* an earlier run's attempt has an unknown outcome: not sent (MW502) */
+	bool		look_again;		/* an equal miss was stored a moment ago: nothing was sent, look into the cache */
 	bool		counted;		/* the call has now been counted in the "requests" of its scopes */
 	MwUsage		usage;
 	char	   *error;			/* what went wrong, printable, without secrets; NULL for none */
@@ -118,6 +120,9 @@ typedef struct MwTransport
 	 */
 	MwReply    *(*exchange) (const MwAttempt *attempt);
 } MwTransport;
+
+/* bill.c: a complete response that refuses for now (invariant 5) */
+extern bool mw_status_retryable(int http_status);
 
 extern const MwTransport mw_transport_gateway;
 extern const MwTransport mw_transport_fake;

@@ -85,7 +85,7 @@ wind_down(void)
 		List	   *rest = mw_round_do(gate, work);
 
 		foreach(lc, rest)
-			mw_flight_refuse(lfirst(lc), ERRCODE_ADMIN_SHUTDOWN, "the gateway was asked to leave; nothing was sent");
+			mw_flight_refuse(lfirst(lc), ERRCODE_ADMIN_SHUTDOWN, "the gateway was asked to leave; nothing was sent", "Try again.");
 	}
 	mw_http_close();
 	proc_exit(0);
@@ -221,12 +221,14 @@ mw_gateway_main(Datum arg)
 
 		mw_http_drive();
 		work = list_concat(mw_flights_ended(), mw_flights_queued(gate));
+		work = list_concat(work, mw_share_due(&ms));
 		while (work != NIL)
 		{
 			last_work = GetCurrentTimestamp();
 			work = mw_round_do(gate, work);
+			if (work == NIL)
+				work = mw_share_due(&ms);
 		}
-		ms = mw_flights_expire();
 		pgstat_report_stat(false);
 
 		now = GetCurrentTimestamp();

@@ -308,7 +308,7 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	char		nulls[8] = "       ";
 
 	check_pattern(pattern, 0, "argument \"pattern\"");
-	mw_json_check_keys(options, "option of a recognizer", recognizer_keys);
+	mw_json_check_keys(options, "option", "a recognizer", recognizer_keys);
 	validator = validator_of(options);
 	context = context_of(options);
 
@@ -364,7 +364,7 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	char		nulls[12] = "           ";
 	uint64		n;
 
-	mw_json_check_keys(options, "option of a recognizer", recognizer_alter_keys);
+	mw_json_check_keys(options, "option", "a recognizer", recognizer_alter_keys);
 	pattern = mw_settings_text(options, "pattern");
 	if (pattern)
 		check_pattern(pattern, 0, "setting \"pattern\"");
@@ -497,7 +497,7 @@ mw_create_guard(PG_FUNCTION_ARGS)
 
 	mw_admin_name(guard, "the name of a guard", 63);
 	check_pattern(pattern, MW_REGEX_CASELESS, "argument \"pattern\"");
-	mw_json_check_keys(options, "option of a guard", guard_keys);
+	mw_json_check_keys(options, "option", "a guard", guard_keys);
 
 	SPI_connect();
 	mw_admin_tenant(tenant, true);
@@ -541,7 +541,7 @@ mw_alter_guard(PG_FUNCTION_ARGS)
 	Datum		values[9];
 	char		nulls[10] = "         ";
 
-	mw_json_check_keys(options, "option of a guard", guard_alter_keys);
+	mw_json_check_keys(options, "option", "a guard", guard_alter_keys);
 	pattern = mw_settings_text(options, "pattern");
 	if (pattern)
 		check_pattern(pattern, MW_REGEX_CASELESS, "setting \"pattern\"");

@@ -160,7 +160,8 @@ read_recognizers(MwPolicy *p, MwHash *version)
 {
 	/* rank: the tenant's own rows, then an administrator's of '*', then the built-in ones; only the best of a type count */
 	static MwStmt stmt = {
-		"SELECT s.pii_type, s.pattern, s.validator, s.context, s.priority, s.strategy, s.prefilter FROM ("
+		"SELECT s.pii_type, s.pattern, s.validator, s.context, s.priority, s.strategy, s.prefilter,"
+		" s.tenant OPERATOR(pg_catalog.<>) '*' FROM ("
 		" SELECT r.*, pg_catalog.dense_rank() OVER (PARTITION BY r.pii_type"
 		"  ORDER BY r.tenant OPERATOR(pg_catalog.=) '*', r.builtin) AS rank"
 		" FROM mw.recognizer AS r"
@@ -185,6 +186,7 @@ read_recognizers(MwPolicy *p, MwHash *version)
 		r->priority = DatumGetInt32(column(i, 5, &isnull));
 		r->strategy = strategy_of(column_text(i, 6));
 		r->prefilter = keep(p, column_text(i, 7));
+		r->own = DatumGetBool(column(i, 8, &isnull));
 
 		mw_hash_text(version, r->type);
 		mw_hash_text(version, r->pattern);
@@ -199,7 +201,8 @@ static void
 read_guards(MwPolicy *p, MwHash *version)
 {
 	static MwStmt stmt = {
-		"SELECT DISTINCT ON (g.guard) g.guard, g.category, g.pattern, g.weight, g.mode FROM mw.guard AS g"
+		"SELECT DISTINCT ON (g.guard) g.guard, g.category, g.pattern, g.weight, g.mode,"
+		" g.tenant OPERATOR(pg_catalog.<>) '*' FROM mw.guard AS g"
 		" WHERE g.tenant OPERATOR(pg_catalog.=) '*' OR g.tenant OPERATOR(pg_catalog.=) $1"
 		" ORDER BY g.guard, g.tenant OPERATOR(pg_catalog.=) '*', g.builtin",
 		1, {TEXTOID}
@@ -220,6 +223,7 @@ read_guards(MwPolicy *p, MwHash *version)
 		g->pattern = keep(p, column_text(i, 3));
 		g->weight = DatumGetFloat8(column(i, 4, &isnull));
 		g->mode = strcmp(mode, "off") == 0 ? MW_GUARD_OFF : strcmp(mode, "log") == 0 ? MW_GUARD_LOG : MW_GUARD_BLOCK;
+		g->own = DatumGetBool(column(i, 6, &isnull));
 
 		mw_hash_text(version, g->guard);
 		mw_hash_text(version, g->category);

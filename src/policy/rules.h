@@ -22,6 +22,7 @@ typedef struct MwRecognizer
 	int			priority;		/* higher wins an overlap of equal validation */
 	MwStrategy	strategy;
 	const char *prefilter;		/* what every match contains, or NULL; see stage/prefilter.h */
+	bool		own;			/* the tenant's, not that of '*': which argument changes it */
 } MwRecognizer;
 
 typedef enum MwGuardMode
@@ -37,6 +38,7 @@ typedef struct MwGuard
 	const char *pattern;		/* matched on the normalised view, caseless */
 	double		weight;			/* a text's score is the sum of its guards' weights; block at >= 1 */
 	MwGuardMode mode;
+	bool		own;			/* the tenant's, not that of '*' */
 } MwGuard;
 
 #endif

@@ -165,7 +165,7 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 	JsonbValue *v;
 
 	check_object(settings, "settings of a tenant");
-	mw_json_check_keys(settings, "setting of a tenant", tenant_keys);
+	mw_json_check_keys(settings, "setting", "a tenant", tenant_keys);
 
 	policy->model = mw_settings_text(settings, "model");
 	if (policy->model)
@@ -185,7 +185,7 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 
 		if (!mw_json_is_object(cache))
 			wrong("cache", "true, false or an object");
-		mw_json_check_keys(cache, "setting of \"cache\"", cache_keys);
+		mw_json_check_keys(cache, "setting", "\"cache\"", cache_keys);
 		policy->cache_ttl = duration_of(cache, "ttl", 1000, INT64CONST(1000) * MAX_TTL_S, DEFAULT_TTL_S * 1000) / 1000;
 		policy->cache_version = mw_settings_int(cache, "version", 0, PG_INT32_MAX, 0);
 	}
@@ -202,7 +202,7 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 
 		if (!mw_json_is_object(retry))
 			wrong("retry", "a number of attempts or an object");
-		mw_json_check_keys(retry, "setting of \"retry\"", retry_keys);
+		mw_json_check_keys(retry, "setting", "\"retry\"", retry_keys);
 		policy->retry_max_attempts = mw_settings_int(retry, "max_attempts", 1, MAX_ATTEMPTS, DEFAULT_ATTEMPTS);
 		policy->retry_base_ms = duration_of(retry, "base", 0, MAX_DELAY_MS, DEFAULT_BASE_MS);
 		policy->retry_max_ms = duration_of(retry, "max", 0, MAX_DELAY_MS, DEFAULT_MAX_MS);
@@ -213,7 +213,7 @@ void
 mw_settings_model(Jsonb *settings, MwModel *model)
 {
 	check_object(settings, "settings of a model");
-	mw_json_check_keys(settings, "setting of a model", model_keys);
+	mw_json_check_keys(settings, "setting", "a model", model_keys);
 	model->max_input_tokens = mw_settings_int(settings, "max_input_tokens", 1, PG_INT32_MAX, 0);
 	model->max_output_tokens = mw_settings_int(settings, "max_output_tokens", 1, PG_INT32_MAX, 0);
 }

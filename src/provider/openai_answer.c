@@ -166,8 +166,9 @@ mw_openai_outcome(const char *body, int len, int http_status, MwOutcome *out)
 	}
 	else if (success)
 	{
-		/* a page of HTML says what is wrong; what was meant to be JSON may hold the model's words */
-		bool		page = len > 0 && strchr("{[\" \t\r\n", body[0]) == NULL;
+		/* a proxy's page of HTML says what is wrong; anything else may hold the model's words */
+		bool		page = (len > 5 && pg_strncasecmp(body, "<html", 5) == 0) ||
+			(len > 9 && pg_strncasecmp(body, "<!doctype", 9) == 0);
 
 		snprintf(out->error, sizeof(out->error), "the answer cannot be used: %s%s", wrong, page ? ": " : "");
 		if (page)

@@ -167,8 +167,8 @@ mw_cache_run(MwCall *call)
 			break;
 
 		/*
-		 * Nothing was sent and nothing came: an equal miss that we had joined
-		 * failed, and the retry stage has waited.  By now its answer may be here.
+		 * Nothing was sent: an equal miss was stored after our look-up.  Where
+		 * it still does not serve us, the next request is for us alone.
 		 */
 		if (reads && look_up(call))
 			break;

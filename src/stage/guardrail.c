@@ -59,7 +59,8 @@ static const struct
 typedef struct GuardSet
 {
 	int			n;
-	MwRegex   **re;
+	const MwGuard **guards;
+	MwRegex   **re;				/* NULL: not compiled yet; most are never needed */
 	MwWords    *words;
 } GuardSet;
 
@@ -76,8 +77,28 @@ typedef struct GuardPlan
 /* process-lifetime, inherited from the postmaster */
 static GuardSet *builtin_set = NULL;
 
+/* The compiled pattern of a guard in a set. */
+static MwRegex *
+get_regex(GuardSet *set, int i)
+{
+	if (set->re[i] == NULL)
+	{
+		char	   *why = NULL;
+
+		set->re[i] = mw_regex_get(set->guards[i]->pattern, MW_REGEX_CASELESS, &why);
+		if (set->re[i] == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("invalid pattern of the guard \"%s\"", set->guards[i]->guard),
+					 errdetail("%s.", why),
+					 errhint("SELECT mw_alter_guard(%s, '{\"pattern\": \"…\"}')",
+							 quote_literal_cstr(set->guards[i]->guard))));
+	}
+	return set->re[i];
+}
+
 static GuardSet *
-make_set(const MwGuard *const *guards, int n, MemoryContext cxt)
+make_set(const MwGuard **guards, int n, MemoryContext cxt)
 {
 	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "mw guards", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(cxt);
@@ -89,6 +110,7 @@ make_set(const MwGuard *const *guards, int n, MemoryContext cxt)
 	int			i;
 
 	set->n = n;
+	set->guards = palloc(sizeof(MwGuard *) * Max(1, n));
 	set->re = palloc0(sizeof(MwRegex *) * Max(1, n));
 
 	MemoryContextSwitchTo(work);
@@ -96,16 +118,7 @@ make_set(const MwGuard *const *guards, int n, MemoryContext cxt)
 	longest = palloc0(sizeof(int) * Max(1, n));
 	for (i = 0; i < n; i++)
 	{
-		char	   *why = NULL;
-
-		set->re[i] = mw_regex_get(guards[i]->pattern, MW_REGEX_CASELESS, &why);
-		if (set->re[i] == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("invalid pattern of the guard \"%s\"", guards[i]->guard),
-					 errdetail("%s.", why),
-					 errhint("SELECT mw_alter_guard(%s, '{\"pattern\": \"…\"}')",
-							 quote_literal_cstr(guards[i]->guard))));
+		set->guards[i] = guards[i];
 		words[i] = mw_required_literals(guards[i]->pattern, &longest[i]);
 	}
 	for (i = 0; i < (int) lengthof(extra_words); i++)
@@ -120,20 +133,32 @@ make_set(const MwGuard *const *guards, int n, MemoryContext cxt)
 	return set;
 }
 
-/* mw_guard_prewarm makes the set of the built-in rows, once a process. */
+/* The set of the built-in rows, made once a process. */
+static GuardSet *
+get_builtin_set(void)
+{
+	if (builtin_set == NULL)
+	{
+		const MwGuard **all = palloc(sizeof(MwGuard *) * mw_nbuiltin_guards);
+		int			i;
+
+		for (i = 0; i < mw_nbuiltin_guards; i++)
+			all[i] = &mw_builtin_guards[i];
+		builtin_set = make_set(all, mw_nbuiltin_guards, TopMemoryContext);
+		pfree(all);
+	}
+	return builtin_set;
+}
+
+/* mw_guard_prewarm compiles all of the built-in rows; in the postmaster, so that backends inherit them. */
 void
 mw_guard_prewarm(void)
 {
-	const MwGuard **all;
+	GuardSet   *set = get_builtin_set();
 	int			i;
 
-	if (builtin_set != NULL)
-		return;
-	all = palloc(sizeof(MwGuard *) * mw_nbuiltin_guards);
-	for (i = 0; i < mw_nbuiltin_guards; i++)
-		all[i] = &mw_builtin_guards[i];
-	builtin_set = make_set(all, mw_nbuiltin_guards, TopMemoryContext);
-	pfree(all);
+	for (i = 0; i < set->n; i++)
+		(void) get_regex(set, i);
 }
 
 static GuardPlan *
@@ -146,7 +171,7 @@ make_plan(const MwPolicy *policy)
 	int			i,
 				k;
 
-	mw_guard_prewarm();
+	(void) get_builtin_set();
 	old = MemoryContextSwitchTo(policy->cxt);
 	plan = palloc0(sizeof(GuardPlan));
 	plan->sets[0] = builtin_set;
@@ -269,7 +294,7 @@ judge_view(Judging *j, const MwView *v, int *asks)
 				}
 				guard = j->plan->guard[k][id];
 				if (guard >= 0 && !((j->hit[guard / 64] >> (guard % 64)) & 1))
-					judge_guard(j, v, set->re[id], guard, &reach[id]);
+					judge_guard(j, v, get_regex(set, id), guard, &reach[id]);
 			}
 		}
 		if (!few)
@@ -448,9 +473,10 @@ guard_all(MwCall *call, bool raise, MwVerdict *worst)
 						 errmsg("the guardrail refused the text"),
 						 errdetail("Guard \"%s\" (category %s) matched in a %s message; score %.2f, %d in all.",
 								   g->guard, g->category, m->role, v.score, v.nhits),
-						 errhint("Rephrase the text. An administrator can only log this guard: "
-								 "SELECT mw_alter_guard(%s, '{\"mode\": \"log\"}')",
-								 quote_literal_cstr(g->guard))));
+						 errhint("Rephrase the text. Whether this guard blocks or only logs is an administrator's decision: "
+								 "SELECT mw_alter_guard(%s, '{\"mode\": \"log\"}'%s%s);",
+								 quote_literal_cstr(g->guard),
+								 g->own ? ", " : "", g->own ? quote_literal_cstr(call->tenant) : "")));
 			}
 			if (v.verdict == MW_GUARD_LOG)
 			{

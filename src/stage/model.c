@@ -56,7 +56,7 @@ mw_model_run(MwCall *call)
 		.resend_unknown = call->resend_unknown,
 		.cache_key = call->cache_key,
 		.cacheable = call->cacheable,
-		.share = call->cacheable && strcmp(call->cache_mode, "on") == 0,
+		.share = call->cacheable && !call->alone && strcmp(call->cache_mode, "on") == 0,
 		.cache_epoch = call->cache_epoch,
 		.cache_ttl = call->cache_ttl,
 	};

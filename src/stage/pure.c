@@ -109,6 +109,13 @@ string_of(JsonbValue *v, const char *what)
 	return pnstrdup(v->val.string.val, v->val.string.len);
 }
 
+/* A name for a message: a caller's text, so cut where it is long */
+static char *
+shown(const char *name)
+{
+	return pnstrdup(name, pg_mbcliplen(name, strlen(name), NAMEDATALEN - 1));
+}
+
 /* ---------- mw_redact ---------- */
 
 /*
@@ -123,10 +130,11 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 	JsonbValue *types;
 	MwPolicy   *own;
 	bool	   *keep;
+	char	   *type = NULL;
 	int			i,
 				n;
 
-	mw_json_check_keys(options, "options of mw_redact", known);
+	mw_json_check_keys(options, "option", "mw_redact", known);
 	strategies = mw_json_get(options, "strategies");
 	types = mw_json_get(options, "types");
 	if (strategies == NULL && types == NULL)
@@ -151,14 +159,15 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 		if (!mw_json_is_array(list))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("\"types\" must be an array of names of types")));
+					 errmsg("\"types\" must be an array of names of types"),
+					 errhint("Such as {\"types\": [\"EMAIL\", \"PHONE\"]}.")));
 		it = JsonbIteratorInit(&list->root);
 		while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
 			if (tok == WJB_ELEM)
 			{
-				char	   *type = mw_pii_type_name(string_of(&v, "a name of a type"));
 				bool		any = false;
 
+				type = mw_pii_type_name(string_of(&v, "a name of a type"));
 				for (i = 0; i < own->nrecognizers; i++)
 					if (strcmp(own->recognizers[i].type, type) == 0)
 						keep[i] = any = true;
@@ -172,12 +181,12 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 		JsonbIterator *it;
 		JsonbIteratorToken tok;
 		JsonbValue	v;
-		char	   *type = NULL;
 
 		if (!mw_json_is_object(object))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("\"strategies\" must be an object of types and their strategies")));
+					 errmsg("\"strategies\" must be an object of types and their strategies"),
+					 errhint("Such as {\"strategies\": {\"EMAIL\": \"mask\"}}.")));
 		it = JsonbIteratorInit(&object->root);
 		while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
 		{
@@ -191,8 +200,8 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 			if (!mw_strategy_find(string_of(&v, "a strategy"), &strategy))
 				ereport(ERROR,
 						(errcode(ERRCODE_MW_BAD_ARGUMENT),
-						 errmsg("unknown strategy for type %s", type),
-						 errhint("Known are mask, placeholder, hash, redact, block.")));
+						 errmsg("unknown strategy for type %s", shown(type)),
+						 errhint("Known: mask, placeholder, hash, redact, block.")));
 			for (i = 0; i < own->nrecognizers; i++)
 				if (strcmp(own->recognizers[i].type, type) == 0)
 				{
@@ -215,14 +224,20 @@ unknown_type:
 	{
 		StringInfoData list;
 
+		/* a type may have several patterns, of different priorities */
 		initStringInfo(&list);
 		for (i = 0; i < policy->nrecognizers; i++)
-			if (i == 0 || strcmp(policy->recognizers[i].type, policy->recognizers[i - 1].type) != 0)
+		{
+			for (n = 0; n < i; n++)
+				if (strcmp(policy->recognizers[n].type, policy->recognizers[i].type) == 0)
+					break;
+			if (n == i)
 				appendStringInfo(&list, "%s%s", list.len ? ", " : "", policy->recognizers[i].type);
+		}
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("unknown type of personal data"),
-				 errhint("Known are %s.", list.data)));
+				 errmsg("unknown type of personal data \"%s\"", shown(type)),
+				 errhint("Known: %s.", list.data)));
 	}
 	return NULL;				/* keep the compiler quiet */
 }
@@ -354,7 +369,7 @@ mw_guard(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	policy = policy_of(fcinfo, 1);
 	if (!PG_ARGISNULL(2))
-		mw_json_check_keys(PG_GETARG_JSONB_P(2), "options of mw_guard", known);
+		mw_json_check_keys(PG_GETARG_JSONB_P(2), "option", "mw_guard", known);
 	input = PG_GETARG_TEXT_PP(0);
 	s = VARDATA_ANY(input);
 	len = VARSIZE_ANY_EXHDR(input);

@@ -23,15 +23,16 @@
 /* ---------- one text ---------- */
 
 static void
-refuse(const char *type)
+refuse(const MwPolicy *policy, const MwRecognizer *rec)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_MW_PII_REFUSED),
 			 errmsg("personal data is refused"),
-			 errdetail("The text holds a value of type %s, whose strategy is \"block\".", type),
-			 errhint("Take it out of the text, or let an administrator choose another strategy: "
-					 "SELECT mw_alter_recognizer(%s, '{\"strategy\": \"placeholder\"}')",
-					 quote_literal_cstr(type))));
+			 errdetail("The text holds a value of type %s, whose strategy is \"block\".", rec->type),
+			 errhint("Take it out of the text. Which strategy a type has is an administrator's decision: "
+					 "SELECT mw_alter_recognizer(%s, '{\"strategy\": \"placeholder\"}'%s%s);",
+					 quote_literal_cstr(rec->type),
+					 rec->own ? ", " : "", rec->own ? quote_literal_cstr(policy->tenant) : "")));
 }
 
 /* mw_redact_text replaces what is personal in one text. */
@@ -80,7 +81,7 @@ mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, int *new
 				sp[i].shown_len = strlen(sp[i].shown);
 				break;
 			case MW_STRATEGY_BLOCK:
-				refuse(type);
+				refuse(policy, sp[i].rec);
 				break;
 		}
 		total += sp[i].shown_len - vlen;

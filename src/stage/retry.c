@@ -34,8 +34,7 @@ worth_retrying(const MwCall *call, const MwReply *r)
 		case MW_OUTCOME_UNKNOWN:
 			return call->retry_unknown && !r->timed_out;
 		case MW_OUTCOME_FAILED:
-			return !r->retry_forbidden &&
-				(r->http_status == 408 || r->http_status == 409 || r->http_status == 429 || r->http_status >= 500);
+			return !r->retry_forbidden && mw_status_retryable(r->http_status);
 		default:
 			return false;
 	}
@@ -135,8 +134,8 @@ reserve_again(MwCall *call)
 }
 
 /*
- * Returns with an answer; or without one, for the cache stage to look again,
- * after an equal miss that this call had joined failed.
+ * Returns with an answer; or without one, for the cache stage to look again:
+ * an equal miss was stored between its look-up and our request.
  */
 void
 mw_retry_run(MwCall *call)
@@ -152,6 +151,12 @@ mw_retry_run(MwCall *call)
 			return;
 
 		r = call->reply;
+		if (r->look_again)
+		{
+			call->attempt--;
+			call->alone = true; /* should the cache not have it for us after all */
+			return;
+		}
 		if (!worth_retrying(call, r) || r->unknown_before)
 			give_up(call, r, "");
 		if (call->attempt >= call->policy->retry_max_attempts)
@@ -164,8 +169,6 @@ mw_retry_run(MwCall *call)
 		wait_ms(wait);
 		if (r->kind == MW_OUTCOME_UNKNOWN)
 			reserve_again(call);
-		if (r->shared)
-			return;
 	}
 }
 

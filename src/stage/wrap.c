@@ -13,6 +13,7 @@
 
 #include "stage/guardrail.h"
 #include "stage/normalise.h"
+#include "util/scan.h"
 
 #define OPEN_TAG	"<user_input>\n"
 #define CLOSE_TAG	"\n</user_input>"
@@ -121,7 +122,7 @@ mw_guard_wrap(const char *s, int len, int *newlen)
 {
 	StringInfoData buf;
 	int			done = 0;
-	int			i = 0;
+	int			at;
 
 	/* exactly what is needed where nothing inside has to change */
 	buf.maxlen = len + sizeof(OPEN_TAG) + sizeof(CLOSE_TAG);
@@ -133,34 +134,36 @@ mw_guard_wrap(const char *s, int len, int *newlen)
 	buf.len = 0;
 	buf.cursor = 0;
 	appendBinaryStringInfo(&buf, OPEN_TAG, sizeof(OPEN_TAG) - 1);
-	while (i < len)
+	for (at = 0; at < len; at += MW_BLOCK)
 	{
-		unsigned char c = (unsigned char) s[i];
-		int			n;
+		MwBlock		blk;
+		uint64		mask;
 
-		if (likely(c != '<' && c != '&' && (c < 0xe2 || c > 0xef)))
+		/* bytes that a bracket of any kind can begin with */
+		mw_block_load(&blk, s + at, len - at);
+		mask = mw_block_range(&blk, '<', '<') | mw_block_range(&blk, '&', '&') |
+			mw_block_range(&blk, 0xe2, 0xe3) | mw_block_range(&blk, 0xef, 0xef);
+		while (mask)
 		{
-			i++;
-			continue;
+			int			i = at + pg_rightmost_one_pos64(mask);
+			int			n;
+
+			mask &= mask - 1;
+			n = i < done ? 0 : bracket(s, len, i);
+			if (n == 0 || !names_tag(s, len, i + n))
+				continue;
+			appendBinaryStringInfo(&buf, s + done, i - done);
+			if (s[i] == '&')
+			{
+				appendStringInfoString(&buf, "&amp;");
+				done = i + 1;
+			}
+			else
+			{
+				appendStringInfoString(&buf, "&lt;");
+				done = i + n;
+			}
 		}
-		n = bracket(s, len, i);
-		if (n == 0 || !names_tag(s, len, i + n))
-		{
-			i++;
-			continue;
-		}
-		appendBinaryStringInfo(&buf, s + done, i - done);
-		if (c == '&')
-		{
-			appendStringInfoString(&buf, "&amp;");
-			done = i + 1;
-		}
-		else
-		{
-			appendStringInfoString(&buf, "&lt;");
-			done = i + n;
-		}
-		i += n;
 	}
 	appendBinaryStringInfo(&buf, s + done, len - done);
 	appendBinaryStringInfo(&buf, CLOSE_TAG, sizeof(CLOSE_TAG) - 1);

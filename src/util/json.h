@@ -64,7 +64,12 @@ extern Jsonb *mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg);
 /* The text of a message's content: a string, or the text parts of an array joined */
 extern char *mw_json_content_text(JsonbValue *content);
 
-/* Refuse keys of an object that are not in the NULL-terminated list: MW001, hint lists what is allowed. */
-extern void mw_json_check_keys(Jsonb *jb, const char *what, const char *const *allowed);
+/*
+ * Refuse keys of an object that are not in the NULL-terminated list: MW001
+ * 'unknown NOUN "key" of OWNER', as in 'unknown setting "modle" of a tenant';
+ * the hint lists what is allowed.  Where the noun is "member" the object is the
+ * owner itself (a message), else a list of such (the settings of a tenant).
+ */
+extern void mw_json_check_keys(Jsonb *jb, const char *noun, const char *owner, const char *const *allowed);
 
 #endif

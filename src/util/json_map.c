@@ -239,25 +239,41 @@ mw_json_content_text(JsonbValue *content)
 	return buf.data;
 }
 
+static void
+list_names(StringInfo buf, const char *const *names)
+{
+	for (; *names != NULL; names++)
+		appendStringInfo(buf, "%s%s", buf->len > 0 ? ", " : "", *names);
+	if (buf->len == 0)
+		appendStringInfoString(buf, "none");
+}
+
 /* mw_json_check_keys refuses members that nobody knows. */
 void
-mw_json_check_keys(Jsonb *jb, const char *what, const char *const *allowed)
+mw_json_check_keys(Jsonb *jb, const char *noun, const char *owner, const char *const *allowed)
 {
 	JsonbIterator *it;
 	JsonbValue	v;
 	JsonbIteratorToken tok;
+	StringInfoData list;
 
 	if (jb == NULL)
 		return;
+	initStringInfo(&list);
 	if (!mw_json_is_object(jb))
+	{
+		list_names(&list, allowed);
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("%s must be a JSON object", what)));
+				 strcmp(noun, "member") == 0 ?
+				 errmsg("%s must be a JSON object", owner) :
+				 errmsg("%ss of %s must be a JSON object", noun, owner),
+				 errhint("Its members are: %s.", list.data)));
+	}
 	it = JsonbIteratorInit(&jb->root);
 	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
 	{
 		const char *const *a;
-		StringInfoData list;
 
 		if (tok != WJB_KEY)
 			continue;
@@ -267,14 +283,12 @@ mw_json_check_keys(Jsonb *jb, const char *what, const char *const *allowed)
 				break;
 		if (*a != NULL)
 			continue;
-		initStringInfo(&list);
-		for (a = allowed; *a != NULL; a++)
-			appendStringInfo(&list, "%s%s", list.len ? ", " : "", *a);
+		list_names(&list, allowed);
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("unknown member \"%s\" in %s",
+				 errmsg("unknown %s \"%s\" of %s", noun,
 						pnstrdup(v.val.string.val, pg_mbcliplen(v.val.string.val, v.val.string.len, NAMEDATALEN)),
-						what),
-				 list.len ? errhint("Known are %s.", list.data) : 0));
+						owner),
+				 errhint("Known: %s.", list.data)));
 	}
 }

@@ -106,7 +106,6 @@ for my $what (qw(tools options messages))
 	refused("$what: deep", qr/^(54001|22P02)$/, call("'x', $l, $what => repeat('[', 1000000)::jsonb"));
 }
 refused('messages: deep, but jsonb', qr/^(MW001|54001)$/, call("NULL, $l, messages => (repeat('[', 3000) || repeat(']', 3000))::jsonb"));
-refused('a part that is deep', qr/^(MW001|54001)$/, call("NULL, $l, messages => ('[{\"role\": \"user\", \"content\": [{\"type\": \"x\", \"x\": ' || repeat('[', 3000) || repeat(']', 3000) || '}]}]')::jsonb"));
 refused('bytes that are no UTF-8', '22021', call("E'a\\xff', $l"));
 refused('... in a bound parameter', '22021', call("\$1, $l"), "a\xff");
 refused('a NUL in a bound parameter', '22021', call("\$1, $l"), "a\0b");

@@ -28,7 +28,6 @@ $admin->value(q{SELECT mw_alter_tenant('acme', '{"model": "llm:m", "retry": {"ma
 $admin->value("SELECT mw_set_budget('acme', 'requests', 5, session => 's')");
 $admin->value("SELECT mw_create_guard('ours', 'xyzzy', tenant => 'acme')");
 $admin->value("SELECT mw_create_recognizer('TICKET', 'T-[0-9]{6}', tenant => 'acme')");
-$admin->value(q{SELECT mw_alter_recognizer('EMAIL', '{"strategy": "redact"}', tenant => 'beta')}) if 0;
 $admin->value(q{SELECT mw_set_model('llm:m', '{"max_output_tokens": 900}')});
 my $stored = invoke('acme', 's', 'stored T-123456', request_id => 'stored');
 my $result = $c->value($stored);
@@ -68,7 +67,8 @@ for my $format ('plain', 'custom')
 		my $was = $before{$t};
 		# the grant of a role that is no more stays behind
 		$was = join "\n", grep { !/^\(beta,\d+\)$/ } split /\n/, $was if $t eq 'mw.tenant_grant';
-		is(content($db, $t), $was, "$format: $t is kept");
+		my $is = content($db, $t);
+		ok($is eq $was, "$format: $t is kept") or diag('rows before: ' . scalar(split /\n/, $was) . ', after: ' . scalar(split /\n/, $is));
 	}
 	is($node->safe_psql($db, 'SELECT count(*) FROM mw.cache'), '0', "$format: the cache is not");
 	is($node->safe_psql($db, 'SELECT count(*) FROM mw.tenant_grant'), '2', "$format: the grants of roles that are there");

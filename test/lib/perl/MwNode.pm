@@ -22,7 +22,7 @@ use strict;
 use warnings;
 use Carp;
 use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
+use PostgreSQL::Test::Utils ();    # its functions would hide methods of the same names
 our @ISA = ('PostgreSQL::Test::Cluster');
 
 # new(NAME, preload => 1, conf => "more lines", extension => 1, start => 1, init => [...])
