@@ -25,6 +25,7 @@ extern int	mw_order_violations(const MwStageId *order, StringInfo out);
 /* request.c: the arguments of mw_invoke into an MwCall (shared by mw_invoke, mw_ask, mw_explain and mw_cache_key) */
 typedef struct MwInvokeArgs
 {
+	const char *function;		/* as errors print it: mw_ask() */
 	char	   *tenant;
 	char	   *session;
 	char	   *prompt;

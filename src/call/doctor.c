@@ -393,6 +393,7 @@ check_logs(Finding *f)
 		const char *name;
 		const char *harmless;	/* the value at which no statement is printed */
 	}			settings[] = {
+		{"log_statement", "none"},	/* ddl: CREATE TABLE ... AS SELECT mw_ask(...); mod: INSERT ... SELECT mw_ask(...) */
 		{"log_min_duration_statement", "-1"},
 		{"log_min_duration_sample", "-1"},
 		{"log_transaction_sample_rate", "0"},
@@ -400,11 +401,8 @@ check_logs(Finding *f)
 		{"auto_explain.log_min_duration", "-1"}
 	};
 	StringInfoData buf;
-	const char *statement = setting("log_statement");
 
 	initStringInfo(&buf);
-	if (statement && strcmp(statement, "all") == 0)
-		appendStringInfoString(&buf, "log_statement = all");
 	for (int i = 0; i < lengthof(settings); i++)
 	{
 		const char *value = setting(settings[i].name);

@@ -78,6 +78,7 @@ mw_explain(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, 0);
 
 	mw_invoke_args(fcinfo, &args);
+	args.function = "mw_explain()";
 	call = mw_call_make(&args, MW_USE_EXPLAIN);
 	mw_call_enter(call->tenant);
 	old = MemoryContextSwitchTo(call->cxt);

@@ -155,6 +155,7 @@ invoke(FunctionCallInfo fcinfo, bool as_text)
 	PG_TRY();
 	{
 		mw_invoke_args(fcinfo, &args);
+		args.function = as_text ? "mw_ask()" : "mw_invoke()";
 		call = mw_call_make(&args, MW_USE_RUN);
 		mw_call_enter(call->tenant);
 		MemoryContextSwitchTo(call->cxt);

@@ -486,7 +486,7 @@ pair(Read *reads, int n, MwMessage *out)
 /* ---------- all of them ---------- */
 
 void
-mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len)
+mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len, bool has_prompt)
 {
 	Read	   *reads;
 	int			given = 0;
@@ -506,8 +506,15 @@ mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len)
 			ereport(ERROR,
 					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 					 errmsg("too many messages"),
-					 errdetail("There are %d, and at most %d can be given.", given, MAX_MESSAGES)));
+					 errdetail("There are %d, and at most %d can be given.", given, MAX_MESSAGES),
+					 errhint("Leave older ones out, or give a summary of them.")));
 	}
+	if (!has_prompt && given == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("there are no messages"),
+				 errdetail("The argument messages is NULL or empty."),
+				 errhint("Such as '[{\"role\": \"user\", \"content\": \"…\"}]'.")));
 	if (prompt == NULL && given == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),

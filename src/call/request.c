@@ -15,6 +15,7 @@
 
 #include "access/detoast.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "common/pg_prng.h"
 #include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
@@ -98,6 +99,23 @@ mw_invoke_args(FunctionCallInfo fcinfo, MwInvokeArgs *args)
 	args->messages = jsonb_arg(fcinfo, 8);
 }
 
+/* A call writes its records: the server's own words for why it cannot, and what can be done */
+static void
+check_may_write(const char *function)
+{
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s during recovery", function),
+				 errhint("Call it on the primary server; mw_explain works here.")));
+	if (XactReadOnly)
+		ereport(ERROR,
+				(errcode(ERRCODE_READ_ONLY_SQL_TRANSACTION),
+				 errmsg("cannot execute %s in a read-only transaction", function),
+				 errhint("BEGIN READ WRITE; mw_explain works here.")));
+	PreventCommandIfParallelMode(function);
+}
+
 /* ---------- names ---------- */
 
 static void
@@ -125,12 +143,14 @@ check_session(const char *session)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("the session cannot be named \"*\""),
-				 errdetail("That name stands for each session of a tenant.")));
+				 errdetail("That name stands for each session of a tenant."),
+				 errhint("NULL makes a call without a session.")));
 	if (strlen(session) > MAX_NAME)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("the session's name is too long"),
-				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(session), MAX_NAME)));
+				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(session), MAX_NAME),
+				 errhint("Name it by its hash: md5(name).")));
 }
 
 static void
@@ -145,7 +165,8 @@ check_request_id(const char *id)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("the request_id is too long"),
-				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(id), MAX_NAME)));
+				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(id), MAX_NAME),
+				 errhint("A UUID will do: gen_random_uuid()::text, kept for the repeat.")));
 }
 
 /* ---------- ids ---------- */
@@ -278,7 +299,8 @@ choose_model(MwCall *call, const char *named, Jsonb **settings)
 			if (!mw_json_is_object(*settings))
 				ereport(ERROR,
 						(errcode(ERRCODE_MW_BAD_ARGUMENT),
-						 errmsg("model_settings must be a JSON object")));
+						 errmsg("model_settings must be a JSON object"),
+						 errhint("Such as '{\"model\": \"server:model\", \"model_settings\": {\"temperature\": 0}}'.")));
 		}
 		model = mw_json_get_text(json, "model");
 	}
@@ -286,7 +308,7 @@ choose_model(MwCall *call, const char *named, Jsonb **settings)
 }
 
 static void
-find_server(MwCall *call)
+find_server(MwCall *call, MwCallUse use)
 {
 	if (call->model == NULL)
 		ereport(ERROR,
@@ -311,12 +333,18 @@ find_server(MwCall *call)
 	else
 	{
 		call->transport = &mw_transport_gateway;
-		if (!call->server->committed)
+		if (use == MW_USE_RUN && !call->server->committed)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("server \"%s\" must be committed before it is called", call->server->name),
 					 errdetail("Its calls are made by the gateway, another process, which does not see what this transaction has changed."),
 					 errhint("COMMIT first. A server with api 'fake' can be created and called in one transaction.")));
+		if (use == MW_USE_RUN && !call->policy->committed)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("tenant \"%s\" must be committed before a real server is called for it", call->tenant),
+					 errdetail("What a call costs is recorded by the gateway at once, and would stay where this transaction rolls its tenant back."),
+					 errhint("COMMIT first. A server with api 'fake' can be called for a tenant of the same transaction.")));
 	}
 }
 
@@ -357,11 +385,7 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 	bool		key_only = use == MW_USE_KEY;
 
 	if (use == MW_USE_RUN)
-	{
-		PreventCommandDuringRecovery("mw_invoke()");
-		PreventCommandIfReadOnly("mw_invoke()");
-		PreventCommandIfParallelMode("mw_invoke()");
-	}
+		check_may_write(args->function);
 
 	if (!key_only || args->tenant != NULL)
 		check_tenant(args->tenant);
@@ -398,14 +422,14 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 	if (key_only)
 		find_adapter(call);
 	else
-		find_server(call);
+		find_server(call, use);
 	/* before any stage: counters, claims and the queue all lie in shared memory */
 	if (use == MW_USE_RUN && call->transport == &mw_transport_gateway)
 		mw_require_preload("a call to a real model server");
 	mw_options_read(call, args->options, settings);
 	call->tools = mw_tools_read(args->tools);
 	mw_tools_check_choice(call->tools, call->params);
-	mw_messages_read(call, args->messages, args->prompt, args->prompt_len);
+	mw_messages_read(call, args->messages, args->prompt, args->prompt_len, !key_only);
 
 	if (!key_only)
 	{

@@ -11,7 +11,7 @@ extern void mw_options_read(MwCall *call, Jsonb *options, Jsonb *settings);
 extern Jsonb *mw_options_sent(Jsonb *options);	/* those that reach the provider; NULL for none */
 
 /* messages.c: the caller's messages and the prompt, paired (invariant 11) */
-extern void mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len);
+extern void mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len, bool has_prompt);
 
 /* tools.c: OpenAI-style schemas, canonical; NULL for none.  Checks tool_choice against them. */
 extern Jsonb *mw_tools_read(Jsonb *tools);

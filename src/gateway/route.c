@@ -111,6 +111,7 @@ mapping_of(Oid roleid, Oid serverid, Oid *whose, List **options)
 	bool		null;
 
 	*options = NIL;
+	*whose = InvalidOid;
 	if (!HeapTupleIsValid(tuple))
 		tuple = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(serverid));
 	if (!HeapTupleIsValid(tuple))

@@ -40,12 +40,38 @@ PG_FUNCTION_INFO_V1(mw_purge_cache);
 
 /* ---------- arguments ---------- */
 
+/* What can be given instead of NULL, by the argument's name */
+static const struct
+{
+	const char *name;
+	const char *hint;
+}			arguments[] = {
+	{"tenant", "SELECT tenant FROM mw.tenant; lists the tenants."},
+	{"settings", "'{}' is no setting at all."},
+	{"options", "'{}' is no option at all."},
+	{"grantee", "SELECT rolname FROM pg_roles; lists the roles."},
+	{"unit", "Allowed are: requests, tokens."},
+	{"per", "Allowed are: forever."},
+	{"model", "Write server:model; SELECT model FROM mw.model; lists the catalogue."},
+	{"pii_type", "SELECT tenant, pii_type FROM mw.recognizer; lists the types."},
+	{"guard", "SELECT tenant, guard FROM mw.guard; lists the guards."},
+	{"pattern", "Patterns are Perl-compatible regular expressions (PCRE2)."}
+};
+
 static void
 null_argument(const char *name)
 {
+	const char *hint = NULL;
+
+	for (int i = 0; i < lengthof(arguments); i++)
+	{
+		if (strcmp(arguments[i].name, name) == 0)
+			hint = arguments[i].hint;
+	}
 	ereport(ERROR,
 			errcode(ERRCODE_MW_BAD_ARGUMENT),
-			errmsg("argument \"%s\" must not be null", name));
+			errmsg("argument \"%s\" must not be null", name),
+			hint ? errhint("%s", hint) : 0);
 }
 
 char *
@@ -67,7 +93,8 @@ mw_arg_object(FunctionCallInfo fcinfo, int n, const char *name)
 	if (!mw_json_is_object(jb))
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("argument \"%s\" must be a JSON object", name));
+				errmsg("argument \"%s\" must be a JSON object", name),
+				errhint("'{}' is an empty one."));
 	return jb;
 }
 
@@ -77,33 +104,38 @@ mw_admin_name(const char *name, const char *what, int max)
 	if (name[0] == '\0')
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("%s must not be empty", what));
+				errmsg("%s must not be empty", what),
+				errhint("Allowed are 1 to %d bytes without control characters.", max));
 	if (strlen(name) > max)
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
 				errmsg("%s is too long", what),
-				errdetail("It has %zu bytes; %d are allowed.", strlen(name), max));
+				errdetail("It has %zu bytes.", strlen(name)),
+				errhint("Allowed are 1 to %d bytes without control characters.", max));
 	for (const char *c = name; *c; c++)
 	{
 		if ((unsigned char) *c < 0x20 || *c == 0x7f)
 			ereport(ERROR,
 					errcode(ERRCODE_MW_BAD_ARGUMENT),
-					errmsg("%s must not contain control characters", what));
+					errmsg("%s must not contain control characters", what),
+					errhint("Allowed are 1 to %d bytes without control characters.", max));
 	}
 }
 
+/* create: what was asked for makes sense for a new tenant, so that making it may be what was forgotten */
 static void
-no_such_tenant(const char *tenant)
+no_such_tenant(const char *tenant, bool create)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_MW_BAD_ARGUMENT),
 			errmsg("tenant \"%s\" does not exist", tenant),
-			errhint("SELECT mw_create_tenant(%s);", quote_literal_cstr(tenant)));
+			create ? errhint("SELECT mw_create_tenant(%s);", quote_literal_cstr(tenant)) :
+			errhint("SELECT tenant FROM mw.tenant; lists them."));
 }
 
 /* Locks the row against a drop, so that nothing is written for a tenant that is going */
-void
-mw_admin_tenant(const char *tenant, bool all)
+static void
+lock_tenant(const char *tenant, bool all, bool create)
 {
 	static MwStmt stmt = {
 		"SELECT FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1 FOR KEY SHARE",
@@ -117,12 +149,19 @@ mw_admin_tenant(const char *tenant, bool all)
 			return;
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("'*' stands for all tenants and is not a tenant"));
+				errmsg("'*' stands for all tenants and is not a tenant"),
+				errhint("Name one; SELECT tenant FROM mw.tenant; lists them."));
 	}
 	mw_admin_name(tenant, "the name of a tenant", MW_TENANT_MAX);
 	arg = CStringGetTextDatum(tenant);
 	if (mw_spi_write(&stmt, MW_AS_OWNER, &arg, NULL) == 0)
-		no_such_tenant(tenant);
+		no_such_tenant(tenant, create);
+}
+
+void
+mw_admin_tenant(const char *tenant, bool all)
+{
+	lock_tenant(tenant, all, true);
 }
 
 /* ---------- tenants ---------- */
@@ -151,7 +190,8 @@ mw_create_tenant(PG_FUNCTION_ARGS)
 	if (strcmp(tenant, "*") == 0)
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("'*' stands for all tenants and cannot be the name of one"));
+				errmsg("'*' stands for all tenants and cannot be the name of one"),
+				errhint("Give it a name of its own: SELECT mw_create_tenant('acme');"));
 	mw_settings_tenant(settings, &check);
 
 	SPI_connect();
@@ -197,7 +237,7 @@ mw_alter_tenant(PG_FUNCTION_ARGS)
 	SPI_connect();
 	values[0] = CStringGetTextDatum(tenant);
 	if (mw_spi_write(&lock, MW_AS_OWNER, values, NULL) == 0)
-		no_such_tenant(tenant);
+		no_such_tenant(tenant, false);
 	settings = mw_settings_merge(DatumGetJsonbP(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull)), patch);
 	mw_settings_tenant(settings, &check);
 	values[1] = JsonbPGetDatum(settings);
@@ -255,7 +295,7 @@ mw_drop_tenant(PG_FUNCTION_ARGS)
 	SPI_connect();
 	arg = CStringGetTextDatum(tenant);
 	if (mw_spi_write(&lock, MW_AS_OWNER, &arg, NULL) == 0)
-		no_such_tenant(tenant);
+		no_such_tenant(tenant, false);
 	bump_epoch(tenant);
 	for (int i = 0; i < lengthof(erase); i++)
 		mw_spi_write(&erase[i], MW_AS_OWNER, &arg, NULL);
@@ -281,7 +321,8 @@ mw_grant_tenant(PG_FUNCTION_ARGS)
 	if (!SearchSysCacheExists1(AUTHOID, PG_GETARG_DATUM(1)))
 		ereport(ERROR,
 				errcode(ERRCODE_UNDEFINED_OBJECT),
-				errmsg("role with OID %u does not exist", PG_GETARG_OID(1)));
+				errmsg("role with OID %u does not exist", PG_GETARG_OID(1)),
+				errhint("SELECT rolname FROM pg_roles; lists the roles."));
 
 	SPI_connect();
 	mw_admin_tenant(tenant, true);
@@ -335,7 +376,7 @@ check_amount(Datum amount, const char *unit)
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
 				errmsg("the amount of a budget must not be negative or NaN"),
-				errhint("A number from 0, 'Infinity' for no limit, or NULL for the default."));
+				errhint("A whole number from 0, 'Infinity' for no limit, or NULL for the default."));
 	if (numeric_is(numeric_eq, amount, "Infinity"))
 		return;
 	if (numeric_is(numeric_gt, amount, MAX_AMOUNT))
@@ -348,7 +389,8 @@ check_amount(Datum amount, const char *unit)
 										  DirectFunctionCall2(numeric_trunc, amount, Int32GetDatum(0)))))
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("a budget of %s must be a whole number", unit));
+				errmsg("a budget of %s must be a whole number", unit),
+				errhint("A whole number from 0, 'Infinity' for no limit, or NULL for the default."));
 }
 
 Datum
@@ -438,7 +480,7 @@ mw_purge_cache(PG_FUNCTION_ARGS)
 	}
 
 	SPI_connect();
-	mw_admin_tenant(tenant, true);
+	lock_tenant(tenant, true, false);
 	bump_epoch(tenant);
 	arg = CStringGetTextDatum(tenant);
 	mw_spi_write(&fake, MW_AS_OWNER, &arg, NULL);

@@ -88,7 +88,7 @@ check_pattern(const char *pattern, int flags, const char *what)
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
 				errmsg("%s is no regular expression", what),
-				errdetail("%s", why ? why : "It could not be compiled."),
+				errdetail("%s.", why ? why : "It could not be compiled"),
 				errhint("Patterns are Perl-compatible regular expressions (PCRE2)."));
 	if (mw_regex_find(re, "", 0, 0, &from, &to) > 0)
 		ereport(ERROR,
@@ -133,7 +133,7 @@ static void
 no_such_model(const char *model)
 {
 	no_such("model", model, NULL,
-			psprintf("SELECT mw_set_model(%s, '{...}');", quote_literal_cstr(model)));
+			"SELECT model FROM mw.model; lists them; mw_set_model makes one.");
 }
 
 Datum
@@ -256,7 +256,8 @@ context_of(Jsonb *options)
 			if (word.type != jbvString || word.val.string.len == 0)
 				ereport(ERROR,
 						errcode(ERRCODE_MW_BAD_ARGUMENT),
-						errmsg("setting \"context\" must be a regular expression or a list of words"));
+						errmsg("setting \"context\" must be a regular expression or a list of words"),
+						errhint("Such as {\"context\": [\"badge\", \"employee number\"]}."));
 			if (n++ > 0)
 				appendStringInfoChar(&buf, '|');
 			for (int i = 0; i < word.val.string.len; i++)

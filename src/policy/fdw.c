@@ -49,6 +49,7 @@ typedef struct Option
 	Oid			catalog;		/* of what: a server or a user mapping */
 	bool		privileged;
 	Check		check;
+	const char *example;		/* a value, for hints */
 } Option;
 
 static const char *
@@ -79,7 +80,7 @@ check_field(const char *value)
 
 	return len >= 1 && len <= 63 &&
 		strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == len ?
-		NULL : "must be the name of a field, for example max_completion_tokens";
+		NULL : "must be the name of a field";
 }
 
 static const char *
@@ -101,7 +102,7 @@ check_proxy(const char *value)
 {
 	MwUrl		url;
 
-	return mw_url_parse(value, &url) == NULL ? NULL : "must be a URL such as http://proxy.example.com:3128";
+	return mw_url_parse(value, &url) == NULL ? NULL : "must be a URL";
 }
 
 static const char *
@@ -138,17 +139,17 @@ check_key(const char *value)
 
 /* Alphabetical in each catalogue: hints print them in this order */
 static const Option options[] = {
-	{"allow_private", ForeignServerRelationId, true, check_bool},
-	{"api", ForeignServerRelationId, false, check_api},
-	{"base_url", ForeignServerRelationId, true, check_base_url},
-	{"ca_file", ForeignServerRelationId, true, check_path},
-	{"connect_timeout", ForeignServerRelationId, false, check_seconds},
-	{"max_response", ForeignServerRelationId, false, check_bytes},
-	{"max_tokens_field", ForeignServerRelationId, false, check_field},
-	{"proxy", ForeignServerRelationId, true, check_proxy},
-	{"retry_unknown", ForeignServerRelationId, false, check_bool},
-	{"api_key", UserMappingRelationId, false, check_key},
-	{"api_key_file", UserMappingRelationId, true, check_path}
+	{"allow_private", ForeignServerRelationId, true, check_bool, "true"},
+	{"api", ForeignServerRelationId, false, check_api, "openai"},
+	{"base_url", ForeignServerRelationId, true, check_base_url, "https://api.openai.com/v1"},
+	{"ca_file", ForeignServerRelationId, true, check_path, "/etc/ssl/certs/own-ca.pem"},
+	{"connect_timeout", ForeignServerRelationId, false, check_seconds, "10"},
+	{"max_response", ForeignServerRelationId, false, check_bytes, "16777216"},
+	{"max_tokens_field", ForeignServerRelationId, false, check_field, "max_completion_tokens"},
+	{"proxy", ForeignServerRelationId, true, check_proxy, "http://proxy.example.com:3128"},
+	{"retry_unknown", ForeignServerRelationId, false, check_bool, "true"},
+	{"api_key", UserMappingRelationId, false, check_key, "sk-..."},
+	{"api_key_file", UserMappingRelationId, true, check_path, "/path/to/key"}
 };
 
 static const Option *
@@ -275,7 +276,8 @@ mw_fdw_validator(PG_FUNCTION_ARGS)
 		if (must)
 			ereport(ERROR,
 					errcode(ERRCODE_MW_BAD_ARGUMENT),
-					errmsg("option \"%s\" %s", option->name, must));
+					errmsg("option \"%s\" %s", option->name, must),
+					errhint("For example OPTIONS (%s '%s').", option->name, option->example));
 		if (option->privileged)
 			privileged = option->name;
 	}

@@ -86,6 +86,17 @@ column(int row, int col, bool *isnull)
 	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, col, isnull);
 }
 
+/*
+ * Was this row of mw.tenant there before this transaction?  One that it only
+ * altered was; its time of creation tells.  Whoever commits or rolls back gets
+ * the invalidation that the row's trigger sent, so that the answer is asked anew.
+ */
+static bool
+was_there(TransactionId xmin, TimestampTz created_at)
+{
+	return !TransactionIdIsCurrentTransactionId(xmin) || created_at != GetCurrentTransactionStartTimestamp();
+}
+
 /* Results of SPI live until SPI_finish; what a policy keeps is copied into its context. */
 static char *
 keep(MwPolicy *p, char *s)
@@ -98,7 +109,8 @@ read_settings(MwPolicy *p)
 {
 	static MwStmt stmt = {
 		"SELECT t.settings,"
-		" (SELECT g.epoch FROM mw.purge AS g WHERE g.tenant OPERATOR(pg_catalog.=) $1)"
+		" (SELECT g.epoch FROM mw.purge AS g WHERE g.tenant OPERATOR(pg_catalog.=) $1),"
+		" t.xmin, t.created_at"
 		" FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1",
 		1, {TEXTOID}
 	};
@@ -112,6 +124,7 @@ read_settings(MwPolicy *p)
 	p->model = keep(p, p->model);
 	d = column(0, 2, &isnull);
 	p->cache_epoch = isnull ? 0 : DatumGetInt64(d);
+	p->committed = was_there(DatumGetTransactionId(column(0, 3, &isnull)), DatumGetTimestampTz(column(0, 4, &isnull)));
 }
 
 static void

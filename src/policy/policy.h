@@ -36,6 +36,7 @@ typedef struct MwPolicy
 {
 	MemoryContext cxt;
 	char	   *tenant;
+	bool		committed;		/* the tenant's row is visible to other processes: false makes a call to a real server MW001 */
 	char	   *model;			/* the tenant's default, or NULL */
 	bool		redact;
 	bool		guardrail;

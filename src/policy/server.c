@@ -14,6 +14,7 @@
 #include "mw.h"
 
 #include "access/htup_details.h"
+#include "access/reloptions.h"
 #include "access/xact.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
@@ -100,6 +101,8 @@ read_server(const char *name, ServerSlot *slot)
 			slot->server.max_tokens_field = pstrdup(value);
 		else if (strcmp(def->defname, "retry_unknown") == 0)
 			(void) parse_bool(value, &slot->server.retry_unknown);
+		else if (strcmp(def->defname, "allow_private") == 0)
+			slot->server.names_allow_private = true;
 	}
 
 	/* the validator sees to both; a server made without it (an old dump, a catalogue edit) ends here */
@@ -159,6 +162,17 @@ find_server(const char *name)
 	return slot;
 }
 
+/* The mapping that a role's calls go by: its own, else PUBLIC's; the gateway looks it up the same way */
+static HeapTuple
+mapping_of(Oid serverid, Oid role)
+{
+	HeapTuple	tup = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(role), ObjectIdGetDatum(serverid));
+
+	if (!HeapTupleIsValid(tup))
+		tup = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(serverid));
+	return tup;
+}
+
 static bool
 of_this_transaction(HeapTuple tup)
 {
@@ -185,15 +199,48 @@ is_committed(Oid serverid, Oid role)
 	if (mine)
 		return false;
 
-	tup = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(role), ObjectIdGetDatum(serverid));
-	if (!HeapTupleIsValid(tup))
-		tup = SearchSysCache2(USERMAPPINGUSERSERVER, ObjectIdGetDatum(InvalidOid), ObjectIdGetDatum(serverid));
+	tup = mapping_of(serverid, role);
 	if (HeapTupleIsValid(tup))
 	{
 		mine = of_this_transaction(tup);
 		ReleaseSysCache(tup);
 	}
 	return !mine;
+}
+
+/* Of a mapping's options only the names are looked at. */
+char *
+mw_server_key_hint(const MwServer *server)
+{
+	HeapTuple	tup = mapping_of(server->oid, GetUserId());
+	Oid			role;
+	const char *change = "ADD api_key_file '/path/to/key'";
+	Datum		stored;
+	bool		isnull;
+	ListCell   *lc;
+
+	if (!HeapTupleIsValid(tup))
+		return psprintf("Give it a key: CREATE USER MAPPING FOR PUBLIC SERVER %s OPTIONS (api_key_file '/path/to/key');",
+						quote_identifier(server->name));
+
+	role = ((Form_pg_user_mapping) GETSTRUCT(tup))->umuser;
+	stored = SysCacheGetAttr(USERMAPPINGUSERSERVER, tup, Anum_pg_user_mapping_umoptions, &isnull);
+	if (!isnull)
+	{
+		foreach(lc, untransformRelOptions(stored))
+		{
+			DefElem    *def = lfirst_node(DefElem, lc);
+
+			if (strcmp(def->defname, "api_key") == 0)
+				change = "SET api_key '...'";
+			else if (strcmp(def->defname, "api_key_file") == 0)
+				change = "SET api_key_file '/path/to/key'";
+		}
+	}
+	ReleaseSysCache(tup);
+	return psprintf("Check the key: ALTER USER MAPPING FOR %s SERVER %s OPTIONS (%s);",
+					OidIsValid(role) ? quote_identifier(GetUserNameFromId(role, false)) : "PUBLIC",
+					quote_identifier(server->name), change);
 }
 
 const MwServer *

@@ -17,6 +17,7 @@ typedef struct MwServer
 	char	   *base_url;		/* NULL for fake */
 	char	   *max_tokens_field;	/* NULL: the adapter's own */
 	bool		retry_unknown;
+	bool		names_allow_private;	/* the option is given, whatever it says: ALTER SERVER needs SET, not ADD */
 	bool		committed;		/* the server's row is visible to other processes: false makes a call MW001 */
 } MwServer;
 
@@ -25,5 +26,8 @@ typedef struct MwServer
  * Raises MW001 with the CREATE SERVER to type, or 42501 with the GRANT.
  */
 extern const MwServer *mw_server_for_model(const char *model, const char **model_name);
+
+/* A hint for a key that the server does not take: the user mapping to make, or the one that the current role's calls go by */
+extern char *mw_server_key_hint(const MwServer *server);
 
 #endif

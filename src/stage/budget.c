@@ -136,20 +136,28 @@ refuse(MwCall *call, int scope, const char *unit, int64 settled, int64 reserved)
 {
 	MwScope    *s = &call->reserved.scopes[scope];
 	double		limit = strcmp(unit, "tokens") == 0 ? s->limit_tokens : s->limit_requests;
+	int64		least = 1;
+	bool		soon;
 	StringInfoData needs;
 
 	initStringInfo(&needs);
 	if (strcmp(unit, "tokens") == 0)
 		appendStringInfo(&needs, " This call needs " INT64_FORMAT " for its prompt and at least %d for an answer.",
 						 call->prompt_tokens, LEAST_MAX_TOKENS);
+
+	/* what calls in flight do not use of their reservation comes back */
+	if (strcmp(unit, "tokens") == 0)
+		least = call->prompt_tokens + Min(LEAST_MAX_TOKENS, call->max_tokens);
+	soon = reserved > 0 && settled + least <= limit;
 	ereport(ERROR,
 			(errcode(ERRCODE_MW_BUDGET_EXHAUSTED),
 			 errmsg("the budget of %s \"%s\" is exhausted", s->who, s->session ? s->session : call->tenant),
 			 errdetail("scope %s, unit %s, limit %.0f, settled " INT64_FORMAT ", reserved " INT64_FORMAT ", resets never.%s",
 					   s->who, unit, limit, settled, reserved, needs.data),
-			 errhint("An administrator can raise it: SELECT mw_set_budget(%s, '%s', <amount>%s%s).",
+			 errhint("An administrator can raise it: SELECT mw_set_budget(%s, '%s', <amount>%s%s);%s",
 					 quote_literal_cstr(call->tenant), unit,
-					 s->session ? ", session => " : "", s->session ? quote_literal_cstr(s->session) : "")));
+					 s->session ? ", session => " : "", s->session ? quote_literal_cstr(s->session) : "",
+					 soon ? " or wait for the calls in flight." : "")));
 }
 
 /* A run's own ceiling, which no counter keeps */
@@ -212,7 +220,8 @@ use_recorded(MwCall *call)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_DEADLINE),
 					 errmsg("the deadline of the call has passed"),
-					 errdetail("An attempt of an earlier run of this request_id is still in flight; nothing was sent.")));
+					 errdetail("An attempt of an earlier run of this request_id is still in flight; nothing was sent."),
+					 errhint("Repeat the request_id later: the answer is handed out when it has come.")));
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, nap, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();

@@ -19,6 +19,7 @@
 #include "gateway/transport.h"
 #include "policy/policy.h"
 #include "policy/server.h"
+#include "provider/provider.h"
 #include "stage/stages.h"
 #include "util/json.h"
 
@@ -40,26 +41,78 @@ worth_retrying(const MwCall *call, const MwReply *r)
 	}
 }
 
-/* The provider's message as a detail: outcome() made it printable and took secrets out */
+/* A sentence ends with one full stop, whoever wrote it */
+static const char *
+stopped(const char *s)
+{
+	size_t		len = strlen(s);
+
+	return len > 0 && strchr(".!?", s[len - 1]) != NULL ? s : psprintf("%s.", s);
+}
+
+/*
+ * Why a server could not be reached is mostly its address.  A fake has none: its
+ * script said so.
+ */
+static char *
+address_hint(const MwCall *call, const MwReply *r)
+{
+	const char *name = quote_identifier(call->server->name);
+
+	if (strcmp(call->server->api, "fake") == 0)
+		return NULL;
+	if (r->private_host)
+		return psprintf("Where that is meant, a superuser types: ALTER SERVER %s OPTIONS (%s allow_private 'true');",
+						name, call->server->names_allow_private ? "SET" : "ADD");
+	return psprintf("Check its address; a superuser types: ALTER SERVER %s OPTIONS (SET base_url '...');", name);
+}
+
+/* A 4xx that is the request's or the configuration's fault */
+static char *
+refusal_hint(const MwCall *call, const MwReply *r)
+{
+	if (strcmp(call->server->api, "fake") == 0)
+		return NULL;
+	switch (r->http_status)
+	{
+		case 401:
+			return mw_server_key_hint(call->server);
+		case 404:
+			return psprintf("Check the name of the model, and the server's base_url, to which mw appends %s.", call->provider->path);
+		default:
+			return NULL;
+	}
+}
+
+/*
+ * The provider's message as a detail: outcome() made it printable and took
+ * secrets out, and of an answer that cannot be used it says what is wrong, not
+ * what stands there.
+ */
 static void
 give_up(const MwCall *call, const MwReply *r, const char *why)
 {
-	const char *said = r->error ? r->error : "no reason was given";
+	const char *said = stopped(r->error ? r->error : "no reason was given");
 	char	   *retry_after = r->retry_after_ms >= 0 ? psprintf(" The provider asks to wait %.3f s.", r->retry_after_ms / 1000.0) : "";
+	char	   *hint;
 
 	if (r->unknown_before)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_OUTCOME_UNKNOWN),
 				 errmsg("an earlier attempt of this request_id has an unknown outcome"),
 				 errdetail("The provider may have answered and billed it; it was charged at its reservation and is not sent again.%s%s",
-						   r->error ? " " : "", r->error ? r->error : ""),
+						   r->error ? " " : "", r->error ? said : ""),
 				 errhint("Say options => '{\"resend_unknown\": true}' to send it again, and perhaps pay twice.")));
 	if (r->kind == MW_OUTCOME_UNKNOWN)
 		ereport(ERROR,
 				(errcode(r->timed_out ? ERRCODE_MW_DEADLINE : ERRCODE_MW_PROVIDER_FAILED),
 				 errmsg(r->timed_out ? "the deadline of the call has passed" : "no complete answer came from server \"%s\"", call->server->name),
 				 errdetail("outcome unknown: the request was written in full, and charged at its reservation. attempts %d; %s",
-						   call->attempt, said)));
+						   call->attempt, said),
+				 errhint("%s%s", r->timed_out ? "Raise options.timeout. " : "",
+						 call->request_named ?
+						 "A repeat may pay twice: this request_id is sent again only with options => '{\"resend_unknown\": true}'." :
+						 "A repeat may pay twice; name a request_id to be asked first.")));
 	if (r->timed_out)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_DEADLINE),
@@ -70,24 +123,32 @@ give_up(const MwCall *call, const MwReply *r, const char *why)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ANSWER),
 				 errmsg("the answer of server \"%s\" cannot be used", call->server->name),
-				 errdetail("It was complete, so it is paid for and not sent again; %s", said)));
+				 errdetail("It was complete, so it is paid for and not sent again; %s", said),
+				 call->request_named ? errhint("Another request_id asks again, and pays again.") :
+				 errhint("A repeat asks and pays again.")));
 	if (r->kind == MW_OUTCOME_FAILED && r->http_status < 500 && !worth_retrying(call, r) && r->http_status != 429)
+	{
+		hint = refusal_hint(call, r);
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_PROVIDER_REFUSED),
 				 errmsg("server \"%s\" refused the request with status %d", call->server->name, r->http_status),
 				 errdetail("%s", said),
-				 r->http_status == 401
-				 ? errhint("Give it a key: CREATE USER MAPPING FOR PUBLIC SERVER %s OPTIONS (api_key_file '/path/to/key').",
-						   quote_identifier(call->server->name)) : 0));
+				 hint ? errhint("%s", hint) : 0));
+	}
 	if (r->kind == MW_OUTCOME_NOT_SENT)
+	{
+		hint = address_hint(call, r);
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_PROVIDER_FAILED),
 				 errmsg("server \"%s\" could not be reached", call->server->name),
-				 errdetail("Nothing was sent. attempts %d; %s%s", call->attempt, said, why)));
+				 errdetail("Nothing was sent. attempts %d; %s%s", call->attempt, said, why),
+				 hint ? errhint("%s", hint) : 0));
+	}
 	ereport(ERROR,
 			(errcode(ERRCODE_MW_PROVIDER_FAILED),
 			 errmsg("server \"%s\" failed with status %d", call->server->name, r->http_status),
-			 errdetail("attempts %d; %s.%s%s", call->attempt, said, retry_after, why)));
+			 errdetail("attempts %d; %s%s%s", call->attempt, said, retry_after, why),
+			 errhint("Try again later.")));
 }
 
 static int64
