@@ -49,6 +49,7 @@ SELECT admin_tell($$SELECT mw_alter_tenant('ad-b', '{"cache": false}')$$);
 SELECT admin_tell($$SELECT mw_alter_tenant('ad-b', '{"cache": {"ttl": 60}}')$$);
 SELECT settings FROM mw.tenant WHERE tenant = 'ad-b';
 SELECT admin_tell($$SELECT mw_alter_tenant('ad-b', '{"colour": "blue"}')$$);
+SELECT admin_tell($$SELECT mw_alter_tenant('ad-b', '{"cache": {"tll": 1}}')$$);
 SELECT admin_tell($$SELECT mw_alter_tenant('ad-none', '{}')$$);
 SELECT admin_tell($$SELECT mw_drop_tenant('ad-none')$$);
 SELECT admin_tell($$SELECT mw_drop_tenant('*')$$);
@@ -175,6 +176,41 @@ SELECT mw_drop_guard(:'builtin_guard');
 SELECT count(*) FROM mw.guard WHERE guard = :'builtin_guard';
 SELECT split_part(admin_tell(format('SELECT mw_drop_guard(%L)', :'builtin_guard')), ':', 1);
 
+-- what a caller is told of a rule: whose decision it is, and the tenant where the rule is its own
+CREATE SERVER ad_rules FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
+SELECT mw_create_guard('sesame', 'open sesame', tenant => 'ad-b');
+SELECT mw_create_guard('tapioca', 'open tapioca');
+SELECT mw_create_recognizer('BADGE', 'B-\d{4}', '{"strategy": "block"}', 'ad-b');
+SELECT mw_alter_recognizer('SSN', '{"strategy": "block"}');
+SELECT regexp_replace(admin_tell(format('SELECT mw_ask(''ad-b'', NULL, %L, model => ''ad_rules:m'')', p)), '\nrequest_id: \S+', '')
+FROM unnest(ARRAY['open sesame', 'open tapioca', 'my badge is B-1234', 'my number is 536-22-1234']) AS p;
+SELECT mw_drop_recognizer('SSN');
+SELECT mw_drop_recognizer('BADGE', 'ad-b');
+SELECT mw_drop_guard('tapioca');
+SELECT mw_drop_guard('sesame', 'ad-b');
+DROP SERVER ad_rules;
+
+-- ---------- NULL, and what else is no argument ----------
+SELECT admin_tell(c) FROM unnest(ARRAY[
+	$$SELECT mw_create_tenant(NULL)$$,
+	$$SELECT mw_create_tenant('ad-x', NULL)$$,
+	$$SELECT mw_create_tenant('ad-x', '[]')$$,
+	$$SELECT mw_grant_tenant('ad-a', NULL)$$,
+	$$SELECT mw_set_budget('ad-a', NULL, 5)$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', 5, per => NULL)$$,
+	$$SELECT mw_set_model(NULL, '{}')$$,
+	$$SELECT mw_create_recognizer(NULL, 'x')$$,
+	$$SELECT mw_create_recognizer('BAD', NULL)$$,
+	$$SELECT mw_create_recognizer('BAD', 'x', NULL)$$,
+	$$SELECT mw_create_recognizer('BAD', 'x', '{"context": [1]}')$$,
+	$$SELECT mw_drop_guard(NULL)$$,
+	$$SELECT mw_redact('x', NULL, '{"types": ["EMIAL"]}')$$,
+	$$SELECT mw_redact('x', NULL, '{"strategies": {"email": "hide"}}')$$,
+	$$SELECT mw_redact('x', NULL, '{"type": "EMAIL"}')$$,
+	$$SELECT mw_redact('x', NULL, '[]')$$,
+	$$SELECT mw_guard('x', NULL, '{"mode": "log"}')$$
+]) AS c;
+
 -- ---------- servers ----------
 SELECT admin_tell(c) FROM unnest(ARRAY[
 	$$CREATE SERVER ad_real FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'https://api.example.com/v1')$$,
@@ -206,6 +242,15 @@ FROM unnest(ARRAY[
 	'https://x.example:0/v1', 'https://x.example:65536/v1', 'https://x.example:8o/v1', 'https://x.example./v1', 'https://.example/v1',
 	'http://169.254.169.254/latest', 'http://2852039166/latest', 'http://0xA9FEA9FE/latest', 'http://169.254.43518/latest', 'http://[::ffff:169.254.169.254]/', 'http://[fe80::1]/', 'http://0.0.0.0/'
 ]) AS u;
+
+-- what the log would print: CREATE TABLE … AS SELECT mw_ask(…) is ddl, INSERT … SELECT mw_ask(…) is mod
+SET log_statement = 'ddl';
+SELECT status, detail ~ 'log_statement = ddl' FROM mw_doctor() WHERE name = 'log';
+SET log_statement = 'mod';
+SELECT status, detail ~ 'log_statement = mod' FROM mw_doctor() WHERE name = 'log';
+SET log_statement = 'none';
+SELECT detail ~ 'log_statement' FROM mw_doctor() WHERE name = 'log';
+RESET log_statement;
 
 -- ---------- who may: EXECUTE makes an administrator, nothing else does ----------
 SET ROLE admin_clerk;

@@ -107,6 +107,20 @@ FROM unnest(ARRAY[
 	'{"text": "too late", "delay_ms": 500}', '{"text": "in time", "delay_ms": 5}'
 ]) AS s;
 
+-- what is said of them: sentences with one stop each, no hint about a key or an address that a fake does not have
+\pset format unaligned
+SELECT s AS step, mw_fake('fake', format('{"m": [%s]}', s)::jsonb),
+	regexp_replace(fake_error(format($$SELECT mw_ask('fake-t', NULL, 'said', model => 'fake:m', options => '{"cache": "off", "timeout": %s}')$$,
+		CASE WHEN s ~ 'delay' THEN '0.05' ELSE '20' END)), '\nrequest_id: \S+', '') AS error
+FROM unnest(ARRAY[
+	'{"status": 401, "body": {"error": {"message": "who are you?"}}}', '{"status": 404, "body": {"error": {"message": "no such model"}}}',
+	'{"status": 429, "body": {"error": {"message": "slow down."}}, "repeat": 3}', '{"status": 503, "body": "busy", "repeat": 3}',
+	'{"status": 429, "retry_after": 3600}', '{"disconnect": "connect", "repeat": 3}', '{"disconnect": true}',
+	'{"text": "too late", "delay_ms": 500}', '{"raw": "the model said hush"}', '{"raw": "data: hush"}', '{"raw": "{\"choices\": []}"}'
+]) AS s;
+\pset format aligned
+SELECT outcome, http_status, error FROM mw.ledger WHERE tenant = 'fake-t' AND error ~ 'hush';
+
 -- tool calls, their ids counted; the run ends for the application to run them
 SELECT mw_fake('fake', '{"m": [{"tool_calls": [{"name": "lookup", "arguments": {"id": 1}}, {"id": "mine", "name": "lookup", "arguments": {}}]}]}');
 SELECT r->>'status' AS status, jsonb_path_query_array(r, '$.tool_calls[*].id') AS ids, jsonb_path_query_array(r, '$.tool_calls[*].name') AS names,

@@ -116,7 +116,7 @@ SELECT mw_invoke('options', NULL, 'cached?') ->> 'cache';
 SELECT t, opt('{}', t::jsonb) FROM unnest(ARRAY[
 	'{}', '["lookup_invoice"]', '[1]', '[{}]', '[{"name": ""}]', '[{"name": "a b"}]', '[{"name": "f"}, {"name": "f"}]',
 	'[{"name": "f", "description": 1}]', '[{"name": "f", "parameters": []}]', '[{"name": "f", "strict": "x"}]', '[{"name": "f", "x": 1}]',
-	'[{"type": "web_search"}]', '[{"type": "x", "function": {"name": "f"}}]', '[{"type": "function", "function": "f"}]',
+	'[{"type": "web_search"}]', '[{"type": "function"}]', '[{"type": "x", "function": {"name": "f"}}]', '[{"type": "function", "function": "f"}]',
 	'[{"type": "function", "function": {"name": "f"}, "name": "f"}]'
 	]) AS t;
 SELECT opt('{}', jsonb_build_array(jsonb_build_object('name', repeat('x', 65))));

@@ -105,6 +105,10 @@ BEGIN READ ONLY;
 SELECT mw_ask('surface', NULL, 'x', model => 'surf:m');
 ROLLBACK;
 BEGIN READ ONLY;
+SELECT try($$SELECT mw_ask('surface', NULL, 'x', model => 'surf:m')$$);
+SELECT try($$SELECT mw_invoke('surface', NULL, 'x', model => 'surf:m')$$);
+ROLLBACK;
+BEGIN READ ONLY;
 SELECT stage FROM mw_explain('surface', NULL, 'x', model => 'surf:m');
 ROLLBACK;
 SELECT count(*) FROM mw_fake_requests('surf');
@@ -182,6 +186,45 @@ SELECT mw_fake('surf', '{"m": [{"status": 400, "body": {"error": {"message": "no
 SELECT try($$SELECT mw_ask('surface', NULL, 'x', model => 'surf:m', request_id => 'named', options => '{"cache": "off"}')$$) ~ 'request_id: named$|request_id: named\n';
 SELECT try($$SELECT mw_ask('surface', NULL, 'x', model => 'surf:m', options => '{"cache": "off"}')$$) ~ 'request_id: made';
 
+-- the gateway sees what is committed: neither a server nor a tenant of this transaction, but one that it only altered
+RESET SESSION AUTHORIZATION;
+BEGIN;
+CREATE SERVER surf_real FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'http://127.0.0.1:9/v1');
+SELECT try($$SELECT mw_ask('surface', NULL, 'x', model => 'surf_real:m')$$);
+SELECT stage FROM mw_explain('surface', NULL, 'x', model => 'surf_real:m');
+COMMIT;
+BEGIN;
+SELECT mw_create_tenant('surface-new');
+SELECT try($$SELECT mw_ask('surface-new', NULL, 'x', model => 'surf_real:m')$$);
+SELECT mw_alter_tenant('surface-new', '{"retry": 1}');
+SELECT try($$SELECT mw_ask('surface-new', NULL, 'x', model => 'surf_real:m')$$) ~ '^MW001.*must be committed';
+SELECT stage FROM mw_explain('surface-new', NULL, 'x', model => 'surf_real:m');
+SELECT mw_fake('surf', '{"*": [{"text": "of the same transaction"}]}');
+SELECT mw_ask('surface-new', NULL, 'x', model => 'surf:m');
+COMMIT;
+-- committed: what stops it now is the network, or that mw is not preloaded
+SELECT try($$SELECT mw_ask('surface-new', NULL, 'x', model => 'surf_real:m')$$) ~ '^MW(003|402)';
+BEGIN;
+SELECT mw_alter_tenant('surface-new', '{"retry": 2}');
+SELECT try($$SELECT mw_ask('surface-new', NULL, 'x', model => 'surf_real:m')$$) ~ '^MW(003|402)';
+SAVEPOINT s;
+SELECT mw_drop_tenant('surface-new');
+SELECT try($$SELECT mw_ask('surface-new', NULL, 'x', model => 'surf_real:m')$$) ~ '^MW101';
+ROLLBACK TO s;
+SELECT try($$SELECT mw_ask('surface-new', NULL, 'x', model => 'surf_real:m')$$) ~ '^MW(003|402)';
+ROLLBACK;
+-- a tenant that is dropped again before it is seen
+BEGIN;
+SELECT mw_create_tenant('surface-gone');
+SELECT try($$SELECT mw_ask('surface-gone', NULL, 'x', model => 'surf_real:m')$$) ~ '^MW001.*must be committed';
+ROLLBACK;
+SELECT count(*) FROM mw.ledger WHERE tenant = 'surface-gone';
+SELECT mw_drop_tenant('surface-new');
+DELETE FROM mw.attempt WHERE tenant = 'surface-new';
+DELETE FROM mw.purge WHERE tenant = 'surface-new';
+DROP SERVER surf_real;
+SET SESSION AUTHORIZATION surface_app;
+
 -- the key of a call
 SELECT mw_cache_key('surface', '[{"role": "user", "content": "I am joe@example.com"}]') ~ '^[0-9a-f]{32}$';
 SELECT mw_cache_key('surface', '[{"role": "user", "content": "I am joe@example.com"}]', model => 'surf:m')
@@ -189,6 +232,8 @@ SELECT mw_cache_key('surface', '[{"role": "user", "content": "I am joe@example.c
 SELECT mw_cache_key('surface', '[{"role": "user", "content": "a"}]') <> mw_cache_key('surface', '[{"role": "user", "content": "b"}]');
 SELECT mw_cache_key(NULL, '[{"role": "user", "content": "a"}]') <> mw_cache_key('surface', '[{"role": "user", "content": "a"}]');
 SELECT try($$SELECT mw_cache_key('elsewhere', '[{"role": "user", "content": "a"}]')$$) ~ '^MW101';
+SELECT try($$SELECT mw_cache_key('surface', NULL)$$);
+SELECT try($$SELECT mw_cache_key('surface', '[]')$$);
 
 RESET SESSION AUTHORIZATION;
 DROP FUNCTION try, sent;

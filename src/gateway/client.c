@@ -142,7 +142,9 @@ pack(const MwWire *head, const char *tenant, const char *session, const MwAttemp
 	if (!DsaPointerIsValid(p))
 		ereport(ERROR,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
-				 errmsg("no shared memory is left for a request of %zu bytes", size)));
+				 errmsg("no shared memory is left for a request of %zu bytes", size),
+				 errdetail("Nothing was sent."),
+				 errhint("Try again when fewer calls are in flight, or send less.")));
 	w = dsa_get_address(mw_dsa(), p);
 	memcpy(w, head, offsetof(MwWire, data));
 	w->tenant = put_string(w, &at, tenant);
@@ -505,6 +507,8 @@ gateway_recorded(MwCall *call)
 		}
 	}
 	SPI_finish();
+	if (stored.running)
+		(void) mw_gateway_ensure();	/* after a crash it is the next gateway that says what became of it */
 	return stored;
 }
 

@@ -25,6 +25,7 @@
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "policy/policy.h"
 #include "policy/rules.h"

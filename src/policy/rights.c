@@ -82,7 +82,8 @@ mw_call_enter(const char *tenant)
 		ereport(ERROR,
 				errcode(ERRCODE_STATEMENT_TOO_COMPLEX),
 				errmsg("model calls are nested too deeply"),
-				errdetail("%d calls are running inside each other.", ncalls));
+				errdetail("%d calls are running inside each other.", ncalls),
+				errhint("Look for a function that a call runs and that makes a call itself, without an end."));
 	Assert(strlen(tenant) <= MW_TENANT_MAX);
 	strlcpy(calls[ncalls].tenant, tenant, sizeof(calls[ncalls].tenant));
 	calls[ncalls].nest_level = GetCurrentTransactionNestLevel();

@@ -156,7 +156,8 @@ check_object(Jsonb *jb, const char *what)
 	if (!mw_json_is_object(jb))
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("%s must be a JSON object", what));
+				errmsg("%s must be a JSON object", what),
+				errhint("'{}' is no setting at all."));
 }
 
 void

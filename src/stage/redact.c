@@ -89,7 +89,8 @@ mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, int *new
 	if (total >= MaxAllocSize)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("text is too large after redaction")));
+				 errmsg("text is too large after redaction"),
+				 errhint("Send less at a time.")));
 
 	p = out = palloc(total + 1);
 	for (i = 0; i < n; i++)

@@ -244,8 +244,6 @@ list_names(StringInfo buf, const char *const *names)
 {
 	for (; *names != NULL; names++)
 		appendStringInfo(buf, "%s%s", buf->len > 0 ? ", " : "", *names);
-	if (buf->len == 0)
-		appendStringInfoString(buf, "none");
 }
 
 /* mw_json_check_keys refuses members that nobody knows. */
@@ -268,7 +266,7 @@ mw_json_check_keys(Jsonb *jb, const char *noun, const char *owner, const char *c
 				 strcmp(noun, "member") == 0 ?
 				 errmsg("%s must be a JSON object", owner) :
 				 errmsg("%ss of %s must be a JSON object", noun, owner),
-				 errhint("Its members are: %s.", list.data)));
+				 list.len > 0 ? errhint("Its members are: %s.", list.data) : errhint("'{}' is an empty one.")));
 	}
 	it = JsonbIteratorInit(&jb->root);
 	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
@@ -289,6 +287,6 @@ mw_json_check_keys(Jsonb *jb, const char *noun, const char *owner, const char *c
 				 errmsg("unknown %s \"%s\" of %s", noun,
 						pnstrdup(v.val.string.val, pg_mbcliplen(v.val.string.val, v.val.string.len, NAMEDATALEN)),
 						owner),
-				 errhint("Known: %s.", list.data)));
+				 list.len > 0 ? errhint("Known: %s.", list.data) : errhint("It has no %ss yet.", noun)));
 	}
 }

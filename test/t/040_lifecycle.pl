@@ -309,6 +309,7 @@ for my $mode ('fast', 'immediate')
 	$node->restart;
 	my $c = client();
 	is_error($c->query(ask('acme', undef, 'not preloaded')), 'MW003', 'not preloaded', hint => qr/shared_preload_libraries = 'mw'/);
+	is_error($c->query(ask('acme', 's', 'not preloaded')), 'MW003', '... with a session', hint => qr/shared_preload_libraries/);
 	is_error($c->query(ask('acme', 's', 'not preloaded', request_id => 'np')), 'MW003', '... with a session and a request_id', hint => qr/shared_preload_libraries/);
 	is($c->word("SELECT mw_redact('mail bob\@example.com')->>'text'"), 'mail <EMAIL_0>', '... the pure pieces work');
 	is(admin()->word("SELECT mw_create_tenant('np')"), '', '... and administration');

@@ -81,7 +81,7 @@ for my $s (400, 403, 404, 413, 422, 418)
 {
 	try_script("status $s", [ { status => $s } ], word => 'MW401', ledger => "failed:$s:0", sent => 1);
 }
-try_script('status 401 with a key', [ { status => 401 } ], word => 'MW401', ledger => 'failed:401:0', sent => 1, hint => qr/CREATE USER MAPPING FOR .* SERVER llm OPTIONS \(api_key_file/);
+try_script('status 401 with a key', [ { status => 401 } ], word => 'MW401', ledger => 'failed:401:0', sent => 1, hint => qr/ALTER USER MAPPING FOR PUBLIC SERVER llm OPTIONS \(SET api_key /);
 try_script('a key is asked for and none is mapped', [$ok], model => 'open:m', upstream => { key => 'sk-other' }, word => 'MW401', ledger => 'failed:401:0', sent => 1,
 	hint => qr/CREATE USER MAPPING FOR .* SERVER open OPTIONS \(api_key_file/);
 for my $s (408, 409, 429, 500, 502, 503, 504, 520, 529)
@@ -164,10 +164,22 @@ for my $server (qw(refused tls))
 {
 	my $id = "none $server";
 	my $r = $c->query(ask('acme', undef, 'nobody', model => "$server:m", request_id => $id));
-	is_error($r, 'MW402', "server $server", detail => qr/Nothing was sent/);
+	is_error($r, 'MW402', "server $server", detail => qr/Nothing was sent.*[^.]\. Attempts are used up\.$/m, hint => qr/ALTER SERVER $server OPTIONS \(SET base_url/);
 	is(attempts($id), 'failed:-:0 failed:-:0 failed:-:0', "server $server: three attempts, nothing billed");
 }
 is($c->word(ask('acme', undef, 'with its CA', model => 'tlsca:m')), 'with its CA', 'with its CA it is called');
+
+$node->server(named => 'http://localhost:1/v1');
+is_error($c->query(ask('acme', undef, 'a private address', model => 'named:m')), 'MW402', 'a name of a private address', detail => qr/allow_private/,
+	hint => qr/ALTER SERVER named OPTIONS \(ADD allow_private 'true'\);/);
+
+$node->server(nokey => $up->base_url, key => 'sk-network');
+for my $file ('/nowhere/key', '/', '/dev/null')
+{
+	$node->safe_psql('postgres', "DROP USER MAPPING FOR PUBLIC SERVER nokey; CREATE USER MAPPING FOR PUBLIC SERVER nokey OPTIONS (api_key_file '$file')");
+	is_error($c->query(ask('acme', undef, 'no key', model => 'nokey:m')), 'MW001', "a key file that is none: $file", detail => qr/^The key file of the user mapping .*\.$/m,
+		hint => qr/readable by the user.* ALTER USER MAPPING FOR PUBLIC SERVER nokey OPTIONS \(SET api_key_file/);
+}
 {
 	$node->safe_psql('postgres', q{SELECT mw_alter_tenant('acme', '{"retry": {"max_attempts": 3, "base": 1.5, "max": 2}}')});
 	$up->reset({}, mode => 'echo');
