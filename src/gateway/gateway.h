@@ -116,6 +116,7 @@ extern List *mw_share_due(long *next);
 
 /* round.c: record and carry out; returns what has to be done next because of it */
 extern List *mw_round_do(MwGate *gate, List *work);
+extern bool mw_round_unrecorded(void);
 
 /* worker.c */
 extern MemoryContext mw_round_context(void);

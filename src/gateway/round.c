@@ -203,6 +203,18 @@ carry_out(MwFlight *f)
 	return next;
 }
 
+static bool unrecorded;
+
+/* Whether outcomes are waiting for mw_record_recover; asking takes it up */
+bool
+mw_round_unrecorded(void)
+{
+	bool		was = unrecorded;
+
+	unrecorded = false;
+	return was;
+}
+
 /* Record and carry out a list of flights; what has to be done next because of it comes back */
 List *
 mw_round_do(MwGate *gate, List *work)
@@ -230,8 +242,9 @@ mw_round_do(MwGate *gate, List *work)
 	{
 		/*
 		 * This one cannot be recorded.  What has not left is refused; what
-		 * has left and ended stays charged at its reservation, in memory here
-		 * and, since its row says "running", in the table at the next start.
+		 * has left and ended is unknown, charged at its reservation: in memory
+		 * here, and in the table, where its row says "running", by
+		 * mw_record_recover as soon as nothing is in flight.
 		 */
 		MwFlight   *f = linitial(work);
 
@@ -241,10 +254,15 @@ mw_round_do(MwGate *gate, List *work)
 			f->bill.kind = MW_OUTCOME_UNKNOWN;
 			f->bill.tokens = f->w->reserved_tokens;
 			f->bill.requests = f->w->reserved_requests;
+			f->bill.excess = 0;
 			mw_flight_settle(f);
 			f->body = NULL;
+			snprintf(f->reply.error, sizeof(f->reply.error), "its outcome could not be recorded: %s", why);
+			unrecorded = true;
+			mw_flight_reply(f);
 		}
-		mw_flight_refuse(f, sqlstate, why, hint);
+		else
+			mw_flight_refuse(f, sqlstate, why, hint);
 	}
 	return next;
 }

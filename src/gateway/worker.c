@@ -157,6 +157,13 @@ in_transaction(bool (*what) (void), bool *result)
 }
 
 static bool
+recover(void)
+{
+	mw_record_recover();
+	return true;
+}
+
+static bool
 installed(void)
 {
 	if (!OidIsValid(get_extension_oid("mw", true)))
@@ -241,7 +248,10 @@ mw_gateway_main(Datum arg)
 				mw_counters_forget(MyDatabaseId);
 		}
 
-		/* what an idle gateway does: let go of its locks, leave */
+		/* what an idle gateway does: make good, let go of its locks, leave */
+		if (mw_flights() == NIL && mw_round_unrecorded())
+			in_transaction(recover, &result);	/* what still cannot be written is recovered at the next start */
+
 		timeout = mw_http_timeout_ms();
 		if (ms >= 0)
 			timeout = timeout < 0 ? ms : Min(timeout, ms);

@@ -10,7 +10,7 @@ BEGIN
 		RAISE EXCEPTION 'mw needs a database with encoding UTF8'
 			USING ERRCODE = 'MW001',
 				  DETAIL = pg_catalog.format('The encoding of this database is %s.', pg_catalog.getdatabaseencoding()),
-				  HINT = 'CREATE DATABASE … ENCODING ''UTF8'' TEMPLATE template0';
+				  HINT = 'CREATE DATABASE ... ENCODING ''UTF8'' TEMPLATE template0';
 	END IF;
 END
 $$;

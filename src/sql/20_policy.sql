@@ -45,7 +45,7 @@ COMMENT ON FUNCTION mw.fdw_validator(text[], oid) IS
 'Checks the options of CREATE SERVER and CREATE USER MAPPING for mw.  Raises MW001 for an unknown or wrong one (the hint lists the known ones) and 42501 for those that are for superusers.';
 
 CREATE FOREIGN DATA WRAPPER mw VALIDATOR mw.fdw_validator;
-COMMENT ON FOREIGN DATA WRAPPER mw IS 'model servers: CREATE SERVER … FOREIGN DATA WRAPPER mw OPTIONS (api …, base_url …)';
+COMMENT ON FOREIGN DATA WRAPPER mw IS 'model servers: CREATE SERVER ... FOREIGN DATA WRAPPER mw OPTIONS (api ..., base_url ...)';
 
 -- ---------- tenants and grants ----------
 

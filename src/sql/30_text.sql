@@ -44,7 +44,7 @@ RETURNS text
 AS 'MODULE_PATHNAME', 'mw_seed_cache_key'
 LANGUAGE C IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.mw_seed_cache_key(text, jsonb, text) IS
-'BLAKE2b-16 over prompt, 0x1f, tools as Python''s json.dumps(…, sort_keys=True) writes them (nothing for NULL or an empty list), 0x1f, tenant: 32 hex digits. NULL where prompt or tenant is NULL.';
+'BLAKE2b-16 over prompt, 0x1f, tools as Python''s json.dumps(..., sort_keys=True) writes them (nothing for NULL or an empty list), 0x1f, tenant: 32 hex digits. NULL where prompt or tenant is NULL.';
 
 CREATE FUNCTION mw.builtin_recognizers(OUT pii_type text, OUT id integer, OUT pattern text, OUT validator text,
 	OUT context text, OUT priority integer, OUT strategy text, OUT prefilter text)

@@ -6,15 +6,15 @@ AS 'MODULE_PATHNAME', 'mw_fake'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 
 COMMENT ON FUNCTION @extschema@.mw_fake(text, jsonb) IS
-'Sets what a fake server (CREATE SERVER … OPTIONS (api ''fake'')) answers in this session, for whoever has USAGE on it.
+'Sets what a fake server (CREATE SERVER ... OPTIONS (api ''fake'')) answers in this session, for whoever has USAGE on it.
 Starts the log of mw_fake_requests anew. All of it is undone when the transaction or savepoint that did it rolls back.
-script: {MODEL: [STEP, …]}, played in order (MODEL as in server:MODEL; "*" is any model without steps of its own),
-or rules [{"match": TEXT or OBJECT, "step": STEP}, …]: the first that holds answers, always or "repeat" times; a text must
+script: {MODEL: [STEP, ...]}, played in order (MODEL as in server:MODEL; "*" is any model without steps of its own),
+or rules [{"match": TEXT or OBJECT, "step": STEP}, ...]: the first that holds answers, always or "repeat" times; a text must
 occur in the last user message, an object be contained in the request as by jsonb''s @>, no match always holds.
 What has run out answers HTTP 500 with code script_exhausted. NULL takes the script away.
 STEP is one of
 {"text": TEXT}, null sends no content;
-{"tool_calls": [{"name", "id", "arguments": JSON or "arguments_raw": TEXT}, …]}, "text" beside it if wanted;
+{"tool_calls": [{"name", "id", "arguments": JSON or "arguments_raw": TEXT}, ...]}, "text" beside it if wanted;
 {"status": 400 to 599, "retry_after": seconds or a date, "retry_after_ms": milliseconds, "body": JSON or TEXT, "headers": {}};
 {"disconnect": true} before a byte comes back, "mid_stream" inside the answer, "connect" where no connection can be made;
 {"raw": TEXT} as the body of a 200.
