@@ -100,7 +100,9 @@ mw_result_store(MwCall *call, const MwKey *fingerprint, Jsonb *result)
 {
 	static MwStmt stmt = {
 		"INSERT INTO mw.result (tenant, request_id, fingerprint, session, result)"
-		" VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING",
+		/* the tenant's row is locked, so that no result survives a drop beside it; a dropped one keeps none */
+		" SELECT t.tenant, $2, $3, $4, $5 FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1 FOR KEY SHARE OF t"
+		" ON CONFLICT DO NOTHING",
 		5, {TEXTOID, TEXTOID, BYTEAOID, TEXTOID, JSONBOID}
 	};
 	Datum		values[5];

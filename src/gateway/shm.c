@@ -111,8 +111,10 @@ mw_dsa(void)
 {
 	if (area == NULL)
 	{
-		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		MemoryContext old;
 
+		mw_require_preload("what goes through the gateway");
+		old = MemoryContextSwitchTo(TopMemoryContext);
 		area = dsa_attach_in_place(dsa_place, NULL);
 		dsa_pin_mapping(area);
 		MemoryContextSwitchTo(old);

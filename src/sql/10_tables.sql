@@ -89,7 +89,7 @@ COMMENT ON TABLE mw.purge IS 'the newest purge of a tenant''s cache; rows of an 
 SELECT pg_catalog.pg_extension_config_dump('mw.purge', '');
 
 CREATE TABLE mw.result (
-	tenant text NOT NULL REFERENCES mw.tenant ON DELETE CASCADE,	-- so that none survives a drop beside it
+	tenant text NOT NULL,
 	request_id text NOT NULL,
 	fingerprint bytea NOT NULL,
 	session text,
