@@ -258,28 +258,42 @@ mw_counters_take_hit(const MwKey *keys, int n)
 	return all;
 }
 
+/*
+ * A block is for one scope only: in two at once the rest of it could not be
+ * told apart.  It is taken while four of them are left, so that the last hits
+ * before a limit are booked one by one.
+ */
 int64
-mw_counters_bookable(const MwKey *keys, const double *limits, int n)
+mw_counters_hold_block(const MwKey *keys, const double *limits, int n)
 {
-	uint32		set = lock_parts(keys, n);
-	int64		can = MW_HIT_BLOCK;
+	uint32		set;
+	MwCounter  *e;
+	int64		extra = 0;
 
-	for (int i = 0; i < n; i++)
+	if (n != 1)
+		return 0;
+	set = lock_parts(keys, n);
+	e = find(&keys[0]);
+	if (e != NULL && limits[0] - (double) e->settled_requests - (double) e->reserved_requests >= 4 * MW_HIT_BLOCK)
 	{
-		MwCounter  *e = find(&keys[i]);
-
-		if (e == NULL)
-			can = 0;
-		else if (limits[i] - (double) e->settled_requests - (double) e->reserved_requests < 4 * MW_HIT_BLOCK)
-			can = Min(can, 1);
+		extra = MW_HIT_BLOCK - 1;
+		e->reserved_requests += extra;
 	}
 	unlock_parts(set);
-	/* in two scopes at once each hit is booked alone: the rest of a block could not be told apart */
-	return n > 1 ? Min(can, 1) : can;
+	return extra;
 }
 
 void
-mw_counters_booked(const MwKey *keys, int n, int64 booked)
+mw_counters_unhold_block(const MwKey *keys, int n, int64 extra)
+{
+	bool		limited[MW_MAX_SCOPES] = {true, true};
+
+	mw_counters_settle(keys, limited, n, 0, extra, 0, 0);
+}
+
+/* The caller's own request is settled by the caller of this */
+void
+mw_counters_booked(const MwKey *keys, int n, int64 extra)
 {
 	uint32		set = lock_parts(keys, n);
 
@@ -289,8 +303,9 @@ mw_counters_booked(const MwKey *keys, int n, int64 booked)
 
 		if (e == NULL)
 			continue;
-		e->settled_requests += booked;
-		e->hits_left += booked - 1;
+		e->reserved_requests -= extra;
+		e->settled_requests += extra;
+		e->hits_left += extra;
 	}
 	unlock_parts(set);
 }

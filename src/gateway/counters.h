@@ -43,10 +43,15 @@ extern void mw_counters_settle(const MwKey *keys, const bool *limited, int n,
 							   int64 spent_tokens, int64 spent_requests);
 /* One hit out of those booked in advance in every scope; false when one has none */
 extern bool mw_counters_take_hit(const MwKey *keys, int n);
-/* The gateway booked n: one for the caller (whose reservation it was), the rest in advance */
-extern void mw_counters_booked(const MwKey *keys, int n, int64 booked);
-/* How many hits may be booked now: 0 none (not even the caller's own), 1, or a block */
-extern int64 mw_counters_bookable(const MwKey *keys, const double *limits, int n);
+/*
+ * Booking hits ahead: hold reserves what a block takes beyond the caller's own
+ * request and says how many that makes, 0 more where little is left; booked
+ * makes all of them settled, after their commit, and leaves the extra ones to be
+ * taken; unhold gives them back where there was none.
+ */
+extern int64 mw_counters_hold_block(const MwKey *keys, const double *limits, int n);
+extern void mw_counters_unhold_block(const MwKey *keys, int n, int64 extra);
+extern void mw_counters_booked(const MwKey *keys, int n, int64 extra);
 
 /* The gateway puts a scope in with its kept sums (no change where it is in); false when there is no room */
 extern bool mw_counters_load(const MwKey *key, Oid db, int64 tokens, int64 requests);

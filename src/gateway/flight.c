@@ -142,6 +142,17 @@ mw_flight_settle(MwFlight *f)
 	f->reply.counted = f->bill.requests > 0;
 }
 
+void
+mw_flight_unhold(MwFlight *f)
+{
+	MwKey		keys[MW_MAX_SCOPES];
+	double		limits[MW_MAX_SCOPES];
+
+	if (f->extra > 0)
+		mw_counters_unhold_block(keys, mw_booking_scopes(f->w, keys, limits), f->extra);
+	f->extra = 0;
+}
+
 /* ---------- taking requests ---------- */
 
 /* Everything queued for us becomes a flight; those that join another wait for it, the rest is returned. */
@@ -259,6 +270,7 @@ mw_flights_lost(void)
 	{
 		MwFlight   *f = lfirst(lc);
 
+		mw_flight_unhold(f);
 		if (f->in_flight || f->ended)
 		{
 			f->bill.kind = MW_OUTCOME_UNKNOWN;

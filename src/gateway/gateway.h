@@ -77,6 +77,7 @@ typedef struct MwFlight
 	int64		load_tokens[MW_MAX_SCOPES];
 	int64		load_requests[MW_MAX_SCOPES];
 	int64		booked;
+	int64		extra;			/* of them held in advance, until the commit */
 
 	/* the reply, but for its body */
 	MwWireReply reply;
@@ -107,6 +108,7 @@ extern void mw_flight_settle(MwFlight *f);	/* after the commit of its outcome */
 extern void mw_flight_reply(MwFlight *f);	/* and forgets it */
 extern void mw_flight_refuse(MwFlight *f, int sqlstate, const char *why, const char *hint);	/* hint "" for none */
 extern void mw_flights_lost(void);
+extern void mw_flight_unhold(MwFlight *f);	/* hits in advance that were not booked */
 extern MemoryContext mw_flight_context(void);	/* outlasts rounds */
 
 /* share.c */

@@ -95,6 +95,12 @@ mw_gateway_ensure(void)
 	bool		start = false;
 
 	mw_require_preload("a call to a real model server");
+	if (!IsUnderPostmaster)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_NOT_AVAILABLE),
+				 errmsg("no gateway can run in single-user mode"),
+				 errdetail("A call to a real model server needs a background worker."),
+				 errhint("Start the server in the ordinary way. A server with api 'fake' works here.")));
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	g = seat(MyDatabaseId);
 	if (g != NULL && g->pid == 0)

@@ -409,7 +409,8 @@ mw_record_booking(MwFlight *f)
 	const char *session = isinf(w->limit_requests[w->nscopes - 1]) ? NULL : mw_wire_string(w, session);
 
 	/* the caller's own request is reserved already, so that one is always to be had */
-	f->booked = Max(mw_counters_bookable(keys, limits, n), 1);
+	f->extra = mw_counters_hold_block(keys, limits, n);
+	f->booked = 1 + f->extra;
 	insert_booking(f, session);
 	spend(mw_wire_string(w, tenant), session, f->booked, 0, 0);
 }

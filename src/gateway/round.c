@@ -173,10 +173,15 @@ carry_out(MwFlight *f)
 				int			n = mw_booking_scopes(w, keys, limits);
 				MwSlot	   *s = &mw_shared->slots[f->slot];
 
-				mw_counters_booked(keys, n, f->booked);
+				bool		of_session = w->nscopes > 1 && !isinf(w->limit_requests[1]);
+
+				/* first what is settled, then what is no longer reserved: in between the sum is too high, never too low */
+				mw_counters_booked(keys, n, f->extra);
+				mw_counters_settle(w->scope, w->limited, of_session ? 2 : 1, 0, 0, 0, 1);
+				if (of_session && n == 1)	/* the session's alone, but the tenant's sum includes it */
+					mw_counters_settle(w->scope, w->limited, 1, 0, 0, 0, f->extra);
 				mw_counters_settle(w->scope, w->limited, w->nscopes, 0, w->reserved_requests, 0, 0);
-				if (isinf(w->limit_requests[0]) && n > 0)	/* the session's, which the tenant's sum includes */
-					mw_counters_settle(w->scope, w->limited, 1, 0, 0, 0, f->booked);
+				f->extra = 0;
 				LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 				s->requests = 0;
 				LWLockRelease(mw_shared->lock);
@@ -236,6 +241,8 @@ mw_round_do(MwGate *gate, List *work)
 	else if (list_length(work) > 1)
 	{
 		foreach(lc, work)
+			mw_flight_unhold(lfirst(lc));
+		foreach(lc, work)
 			next = list_concat(next, mw_round_do(gate, list_make1(lfirst(lc))));
 	}
 	else
@@ -248,6 +255,7 @@ mw_round_do(MwGate *gate, List *work)
 		 */
 		MwFlight   *f = linitial(work);
 
+		mw_flight_unhold(f);
 		next = mw_share_end(f, false);
 		if (f->ended)
 		{

@@ -21,6 +21,7 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
+#include "tcop/tcopprot.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -186,7 +187,7 @@ mw_gateway_main(Datum arg)
 	memcpy(&db, MyBgworkerEntry->bgw_extra, sizeof(Oid));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, StatementCancelHandler);	/* lock_timeout sends it; nobody else's cancel means anything here */
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, 0);
 
@@ -214,6 +215,7 @@ mw_gateway_main(Datum arg)
 		WaitEvent	event;
 
 		ResetLatch(MyLatch);
+		QueryCancelPending = false;
 		CHECK_FOR_INTERRUPTS();
 		MemoryContextReset(round_cxt);
 		MemoryContextSwitchTo(round_cxt);
