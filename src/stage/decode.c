@@ -11,6 +11,7 @@
 #include "mb/pg_wchar.h"
 
 #include "stage/normalise.h"
+#include "util/scan.h"
 
 /* of what is decoded in one piece; the rest of a file in base64 is no sentence */
 #define MW_PIECE_MAX	65536
@@ -468,6 +469,53 @@ codes(const MwView *v, int *at, int end_of_run, MwView *out)
 	return false;
 }
 
+/*
+ * The next run of characters of base64 from s[i] on that could be worth a look:
+ * sixteen and more, up to three that begin with a digit, or two of hexadecimal.
+ * The rest is nearly all of an honest text.
+ */
+static int
+next_run(const MwView *v, int i)
+{
+	int			at;
+
+	/* runs that begin in the first 48 of 64 bytes show enough of themselves */
+	for (at = i; at < v->len; at += MW_BLOCK - MW_PIECE_MIN)
+	{
+		MwBlock		blk;
+		uint64		letter,
+					digit,
+					hex,
+					run,
+					begins,
+					x;
+
+		mw_block_load(&blk, v->s + at, v->len - at);
+		letter = mw_block_letters(&blk);
+		digit = mw_block_range(&blk, '0', '9');
+		run = letter | digit | mw_block_either(&blk, '+', '/') | mw_block_either(&blk, '-', '_');
+		begins = run & ~(run << 1);
+		if (at > i && is_b64(v->s[at - 1]))
+			begins &= ~UINT64CONST(1);
+		begins &= mw_block_valid(MW_BLOCK - MW_PIECE_MIN);
+		x = run;
+		x &= x >> 1;
+		x &= x >> 2;
+		x &= x >> 4;
+		x &= x >> 8;
+		x |= digit & ~((run >> 1) & (run >> 2) & (run >> 3));
+		if (begins & (run >> 1) & ~(run >> 2))
+		{
+			hex = digit | mw_block_range(&blk, 'A', 'F') | mw_block_range(&blk, 'a', 'f');
+			x |= hex & (hex >> 1) & ~(run >> 2);
+		}
+		x &= begins;
+		if (x)
+			return at + pg_rightmost_one_pos64(x);
+	}
+	return v->len;
+}
+
 /* mw_view_decoded finds the next piece that decodes to text. */
 bool
 mw_view_decoded(const MwView *v, int *at, MwView *out)
@@ -481,9 +529,7 @@ mw_view_decoded(const MwView *v, int *at, MwView *out)
 		bool		hex;
 		int			pairs = 0;
 
-		while (i < v->len && !is_b64(v->s[i]))
-			i++;
-		from = i;
+		from = i = next_run(v, i);
 		hex = true;
 		while (i < v->len && is_b64(v->s[i]))
 		{

@@ -5,7 +5,7 @@
  * (redact_plan) and dies with it; the patterns themselves are the process's
  * (util/regex.c).  Finding touches no table and no shared memory, and its time
  * is linear in the text: each pattern's work at one place is bounded, windows
- * of one set never overlap, and a match that a validator refuses moves the
+ * of one recogniser are joined where they overlap, and a match that a validator refuses moves the
  * search on by one character only.
  *
  * Overlaps: validated before unvalidated, then priority, then length.  What the
@@ -189,15 +189,18 @@ covered(const PlanRec *pr, int from, int to, const Found *f)
 	return false;
 }
 
-/* Search s[start..end) with one recogniser. */
+/*
+ * Search s[start..end) with one recogniser; "last" is where the last byte is
+ * that a match can hold as one of those its prefilter asks for.
+ */
 static void
-search(const PlanRec *pr, const char *s, int len, int start, int end, Found *f)
+search(const PlanRec *pr, const char *s, int len, int start, int end, int last, Found *f)
 {
 	int			at = start;
 	int			from,
 				to;
 
-	while (at < end && mw_regex_find(pr->re, s, end, at, &from, &to) == 1)
+	while (at + pr->least <= last + 1 && mw_regex_find(pr->re, s, end, at, &from, &to) == 1)
 	{
 		if (to == from)
 		{
@@ -253,16 +256,20 @@ stronger(const MwSpan *a, const MwSpan *b)
 	return 0;
 }
 
-static int
-by_place(const void *pa, const void *pb)
+static inline int
+by_place(const MwSpan *a, const MwSpan *b)
 {
-	const MwSpan *a = pa;
-	const MwSpan *b = pb;
-
 	if (a->from != b->from)
 		return a->from < b->from ? -1 : 1;
 	return a->to > b->to ? -1 : (a->to < b->to);
 }
+
+#define ST_SORT			sort_by_place
+#define ST_ELEMENT_TYPE MwSpan
+#define ST_COMPARE(a, b) by_place(a, b)
+#define ST_SCOPE		static
+#define ST_DEFINE
+#include "lib/sort_template.h"
 
 /*
  * Settle one heap of spans, each of which overlaps another of them.  Returns
@@ -331,7 +338,7 @@ settle_heap(MwSpan *h, int n)
 	}
 	memcpy(h, won, sizeof(MwSpan) * nwon);
 	if (nwon > 1)
-		qsort(h, nwon, sizeof(MwSpan), by_place);
+		sort_by_place(h, nwon);
 	return nwon;
 }
 
@@ -361,23 +368,35 @@ mw_pii_find(const MwPolicy *policy, const char *s, int len, int *nspans)
 
 		if (pr->set < 0)
 		{
-			search(pr, s, len, 0, len, &f);
+			search(pr, s, len, 0, len, len - 1, &f);
 			continue;
 		}
 		for (k = 0; k < win.n; k++)
 		{
 			const MwWindow *w = &win.w[k];
 
-			if (w->set == pr->set && w->count >= pr->least &&
-				(!pr->high || has_high(s + w->from, w->to - w->from)))
-				search(pr, s, len, w->from, w->to, &f);
+			int			to = w->to;
+			int			last = w->last;
+
+			if (w->set != pr->set || w->count < pr->least)
+				continue;
+			/* windows that touch are one; those without enough bytes are none */
+			while (++k < win.n && (win.w[k].set != pr->set || win.w[k].count < pr->least || win.w[k].from <= to))
+				if (win.w[k].set == pr->set && win.w[k].count >= pr->least)
+				{
+					to = Max(to, win.w[k].to);
+					last = win.w[k].last;
+				}
+			k--;
+			if (!pr->high || has_high(s + w->from, to - w->from))
+				search(pr, s, len, w->from, to, last, &f);
 		}
 	}
 	if (f.n == 0)
 		return NULL;
 
 	if (f.n > 1)
-		qsort(f.spans, f.n, sizeof(MwSpan), by_place);
+		sort_by_place(f.spans, f.n);
 	kept = 0;
 	for (i = 0; i < f.n; i = k)
 	{

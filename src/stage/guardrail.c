@@ -3,8 +3,8 @@
  *
  * A text is judged on its normalised view and, where that hints at more, on
  * views with one hiding trick undone.  On each view one pass looks for the words
- * that the guards' patterns require, and only the patterns that have all of
- * theirs are run; most honest prompts run none or a few.  What is made of a policy's
+ * that the guards' patterns require (util/words.c), and a pattern is run only from
+ * places that all of its words agree on; most honest prompts run none or a few.  What is made of a policy's
  * guards hangs on the policy (guard_plan); for the built-in rows it is made once
  * a process, in the postmaster where mw is preloaded, and shared by all policies.
  *
@@ -85,7 +85,7 @@ get_regex(GuardSet *set, int i)
 	{
 		char	   *why = NULL;
 
-		set->re[i] = mw_regex_get(set->guards[i]->pattern, MW_REGEX_CASELESS, &why);
+		set->re[i] = mw_regex_get(set->guards[i]->pattern, MW_REGEX_CASELESS | MW_REGEX_FROM, &why);
 		if (set->re[i] == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
@@ -219,6 +219,7 @@ typedef struct Judging
 	GuardPlan  *plan;
 	MwVerdict  *out;
 	uint64	   *hit;			/* the policy's guards that matched already */
+	int		   *ids;			/* of the hits, by place in their set */
 	int			pieces;			/* decoded so far */
 } Judging;
 
@@ -228,20 +229,37 @@ origin(const MwView *v, int i)
 	return v->map ? v->map[i] : i;
 }
 
-/* One guard on the part of a view where it can match. */
-static void
-judge_guard(Judging *j, const MwView *v, MwRegex *re, int guard, const MwReach *reach)
+/* What is looked for in one view with one set */
+typedef struct Looking
 {
-	int			from = reach->from;
-	int			to = reach->to;
+	Judging    *j;
+	const MwView *v;
+	int			k;				/* which of the plan's sets */
+	int			nbefore;		/* hits from elsewhere */
+} Looking;
+
+/* A pattern of the set may match from first..last on. */
+static void
+judge_guard(void *arg, int id, int first, int last, int end)
+{
+	Looking    *l = arg;
+	Judging    *j = l->j;
+	const MwView *v = l->v;
+	int			guard = j->plan->guard[l->k][id];
+	MwVerdict  *out = j->out;
+	int			at;
+	int			from,
+				to;
 	int			rc;
 
+	if (guard < 0 || ((j->hit[guard / 64] >> (guard % 64)) & 1))
+		return;
 	/* between characters */
-	while (from > 0 && ((unsigned char) v->s[from] & 0xc0) == 0x80)
-		from--;
-	while (to < v->len && ((unsigned char) v->s[to] & 0xc0) == 0x80)
-		to++;
-	rc = mw_regex_find(re, v->s, to, from, &from, &to);
+	while (first > 0 && ((unsigned char) v->s[first] & 0xc0) == 0x80)
+		first--;
+	while (end < v->len && ((unsigned char) v->s[end] & 0xc0) == 0x80)
+		end++;
+	rc = mw_regex_find_from(get_regex(j->plan->sets[l->k], id), v->s, end, first, last, &from, &to);
 	if (rc == 0)
 		return;
 	if (rc < 0)
@@ -250,12 +268,22 @@ judge_guard(Judging *j, const MwView *v, MwRegex *re, int guard, const MwReach *
 		to = v->len;
 	}
 	j->hit[guard / 64] |= UINT64CONST(1) << (guard % 64);
-	if (j->out->hits == NULL)
-		j->out->hits = palloc(sizeof(MwGuardHit) * j->policy->nguards);
-	j->out->hits[j->out->nhits].guard = &j->policy->guards[guard];
-	j->out->hits[j->out->nhits].from = origin(v, from);
-	j->out->hits[j->out->nhits].to = origin(v, to);
-	j->out->nhits++;
+	if (out->hits == NULL)
+	{
+		out->hits = palloc(sizeof(MwGuardHit) * j->policy->nguards);
+		j->ids = palloc(sizeof(int) * j->policy->nguards);
+	}
+	/* of one view in the order of the rows, wherever they stand */
+	for (at = out->nhits; at > l->nbefore && j->ids[at - 1] > id; at--)
+	{
+		out->hits[at] = out->hits[at - 1];
+		j->ids[at] = j->ids[at - 1];
+	}
+	out->hits[at].guard = &j->policy->guards[guard];
+	out->hits[at].from = origin(v, from);
+	out->hits[at].to = origin(v, to);
+	j->ids[at] = id;
+	out->nhits++;
 }
 
 /* Run the guards on one view; asks receives which further views its words ask for. */
@@ -267,41 +295,18 @@ judge_view(Judging *j, const MwView *v, int *asks)
 	for (k = 0; k < 2 && j->plan->sets[k] != NULL; k++)
 	{
 		GuardSet   *set = j->plan->sets[k];
-		int			nids = set->n + NEXTRA;
-		uint64		some_found[8];
-		MwReach		some_reach[lengthof(some_found) * 64];
-		bool		few = nids <= (int) lengthof(some_reach);
-		uint64	   *found = few ? some_found : palloc(sizeof(uint64) * ((nids + 63) / 64));
-		MwReach    *reach = few ? some_reach : palloc(sizeof(MwReach) * nids);
-		int			w;
+		int			nwords = (set->n + NEXTRA + 63) / 64;
+		uint64		some[8];
+		uint64	   *held = nwords <= (int) lengthof(some) ? some : palloc(sizeof(uint64) * nwords);
+		Looking		l = {j, v, k, j->out->nhits};
+		int			i;
 
-		mw_words_find(set->words, v->s, v->len, found, reach);
-		for (w = 0; w < (nids + 63) / 64; w++)
-		{
-			uint64		run = found[w];
-
-			while (run)
-			{
-				int			id = w * 64 + pg_rightmost_one_pos64(run);
-				int			guard;
-
-				run &= run - 1;
-				if (id >= set->n)
-				{
-					if (asks && id < nids)
-						*asks |= 1 << (id - set->n);
-					continue;
-				}
-				guard = j->plan->guard[k][id];
-				if (guard >= 0 && !((j->hit[guard / 64] >> (guard % 64)) & 1))
-					judge_guard(j, v, get_regex(set, id), guard, &reach[id]);
-			}
-		}
-		if (!few)
-		{
-			pfree(found);
-			pfree(reach);
-		}
+		mw_words_find(set->words, v->s, v->len, held, judge_guard, &l);
+		for (i = 0; asks && i < NEXTRA; i++)
+			if ((held[(set->n + i) / 64] >> ((set->n + i) % 64)) & 1)
+				*asks |= 1 << i;
+		if (held != some)
+			pfree(held);
 	}
 }
 
@@ -345,7 +350,7 @@ judge_all(Judging *j, const MwView *v, int depth)
 void
 mw_guard_judge(const MwPolicy *policy, const char *s, int len, MwVerdict *out)
 {
-	Judging		j = {policy, NULL, out, NULL, 0};
+	Judging		j = {policy, NULL, out, NULL, NULL, 0};
 	uint64		small[8] = {0};
 	MwView		v;
 	double		blocking = 0;

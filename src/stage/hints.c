@@ -35,32 +35,45 @@ mw_view_hints(const MwView *v)
 					high;
 		uint64		next_letter,
 					alone,
-					capital;
+					capital,
+					some;
 
 		mw_block_load(&blk, v->s + at, v->len - at);
 		letter = mw_block_letters(&blk);
-		digit = mw_block_range(&blk, '0', '9');
 		high = mw_block_high(&blk);
-		mark = mw_block_range(&blk, '$', '$') | mw_block_range(&blk, '@', '@') | digit;
 		next_letter = at + MW_BLOCK < v->len && is_letter(v->s[at + MW_BLOCK]) ? UINT64CONST(1) << 63 : 0;
 
 		alone = letter & ~((letter << 1) | letter_before) & ~((letter >> 1) | next_letter) & ~(high << 1) & ~(high >> 1);
-		lone += pg_popcount64(alone & (alone << 2));
+		some = alone & (alone << 2);
+		if (some)
+			lone += pg_popcount64(some);
 		capital = mw_block_range(&blk, 'A', 'Z');
-		humps += pg_popcount64(capital & ((letter & ~capital) << 1));
-		leet += pg_popcount64(mark & ((letter >> 1) | next_letter));
-		numbers += pg_popcount64(digit & ~(digit << 1));
+		some = capital & ((letter & ~capital) << 1);
+		if (some)
+			humps += pg_popcount64(some);
 		letter_before = letter >> 63;
-		if (mw_block_range(&blk, '%', '&'))
+		solid = letter;
+		/* $ to + and / to @: digits, and all the marks that are asked for; most blocks of prose have none */
+		if (mw_block_range(&blk, '$', '+') | mw_block_range(&blk, '/', '@'))
 		{
-			uint64		pc = mw_block_range(&blk, '%', '%');
+			uint64		pc = mw_block_range(&blk, '%', '&');
 
-			percent += pg_popcount64(pc);
-			if (pc != mw_block_range(&blk, '%', '&'))
-				hints |= MW_HINT_ENTITY;
+			digit = mw_block_range(&blk, '0', '9');
+			mark = mw_block_either(&blk, '$', '@') | digit;
+			leet += pg_popcount64(mark & ((letter >> 1) | next_letter));
+			numbers += pg_popcount64(digit & ~(digit << 1));
+			if (pc)
+			{
+				uint64		both = pc;
+
+				pc = mw_block_range(&blk, '%', '%');
+				percent += pg_popcount64(pc);
+				if (pc != both)
+					hints |= MW_HINT_ENTITY;
+			}
+			solid |= digit | mw_block_either(&blk, '+', '/');
 		}
 		/* a run of MW_PIECE_MIN and more without a blank: at least sixteen ones in a row, or across the border */
-		solid = letter | digit | mw_block_range(&blk, '+', '+') | mw_block_range(&blk, '/', '/');
 		if (!(hints & MW_HINT_SOLID))
 		{
 			uint64		x = solid;

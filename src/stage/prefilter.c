@@ -4,8 +4,8 @@
  * Prose holds few digits and fewer @: a pass over blocks of 64 bytes finds the
  * bytes that any recogniser needs, a few instructions each put them into
  * clusters, and clusters with enough bytes become windows.  The work is linear
- * whatever the text is; on a text that is all digits the windows grow together
- * into one and the patterns see the text as if there were no prefilter.
+ * whatever the text is; on a text that is all digits the windows touch and the
+ * patterns see the text as if there were no prefilter.
  */
 #include "postgres.h"
 
@@ -130,9 +130,9 @@ is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
-/* Close a cluster: widen it to a window, join it to the one before where they touch. */
+/* Close a cluster: widen it to a window. */
 static void
-close_cluster(const char *s, int len, MwWindows *out, int *open, MwWindow *cl)
+close_cluster(const char *s, int len, MwWindows *out, const MwWindow *cl)
 {
 	int			from = Max(0, cl->first - MW_WINDOW_MARGIN);
 	int			to = Min(len, cl->last + 1 + MW_WINDOW_MARGIN);
@@ -149,15 +149,6 @@ close_cluster(const char *s, int len, MwWindows *out, int *open, MwWindow *cl)
 	while (to < len && ((unsigned char) s[to] & 0xc0) == 0x80)
 		to++;
 
-	if (*open >= 0 && from <= out->w[*open].to)
-	{
-		MwWindow   *before = &out->w[*open];
-
-		before->last = cl->last;
-		before->count += cl->count;
-		before->to = Max(before->to, to);
-		return;
-	}
 	if (out->n == out->cap)
 	{
 		out->cap *= 2;
@@ -169,7 +160,6 @@ close_cluster(const char *s, int len, MwWindows *out, int *open, MwWindow *cl)
 		else
 			out->w = repalloc_huge(out->w, sizeof(MwWindow) * out->cap);
 	}
-	*open = out->n;
 	out->w[out->n] = *cl;
 	out->w[out->n].from = from;
 	out->w[out->n].to = to;
@@ -181,7 +171,6 @@ void
 mw_prefilter_scan(const MwPrefilter *pf, const char *s, int len, MwWindows *out)
 {
 	MwWindow	cl[MW_PREFILTER_SETS];
-	int			open[MW_PREFILTER_SETS];
 	int			nranges = pf->nranges;
 	int			at;
 	int			k;
@@ -195,17 +184,15 @@ mw_prefilter_scan(const MwPrefilter *pf, const char *s, int len, MwWindows *out)
 		cl[k].count = 0;
 		cl[k].first = 0;
 		cl[k].last = -1000;
-		open[k] = -1;
 	}
 
 	for (at = 0; at < len; at += MW_BLOCK)
 	{
 		MwBlock		blk;
-		uint64		mask = 0;
+		uint64		mask;
 
 		mw_block_load(&blk, s + at, len - at);
-		for (k = 0; k < nranges; k++)
-			mask |= mw_block_range(&blk, pf->ranges[k].lo, pf->ranges[k].hi);
+		mask = mw_block_ranges(&blk, pf->ranges, nranges);
 		if (len - at < MW_BLOCK)
 			mask &= mw_block_valid(len - at);
 
@@ -213,8 +200,15 @@ mw_prefilter_scan(const MwPrefilter *pf, const char *s, int len, MwWindows *out)
 		{
 			int			i = at + pg_rightmost_one_pos64(mask);
 			uint32		sets = pf->sets_of[(unsigned char) s[i]];
+			int			n = 1;
 
+			/* bytes of the same sets side by side at once: numbers */
 			mask &= mask - 1;
+			while (mask & (UINT64CONST(1) << ((i - at + n) & 63)) && pf->sets_of[(unsigned char) s[i + n]] == sets)
+			{
+				mask &= mask - 1;
+				n++;
+			}
 			while (sets)
 			{
 				MwWindow   *c;
@@ -225,16 +219,16 @@ mw_prefilter_scan(const MwPrefilter *pf, const char *s, int len, MwWindows *out)
 				if (i - c->last > pf->gap[k])
 				{
 					if (c->count >= pf->least[k])
-						close_cluster(s, len, out, &open[k], c);
+						close_cluster(s, len, out, c);
 					c->first = i;
 					c->count = 0;
 				}
-				c->last = i;
-				c->count++;
+				c->last = i + n - 1;
+				c->count += n;
 			}
 		}
 	}
 	for (k = 0; k < pf->nsets; k++)
 		if (cl[k].count >= pf->least[k] && cl[k].count > 0)
-			close_cluster(s, len, out, &open[k], &cl[k]);
+			close_cluster(s, len, out, &cl[k]);
 }

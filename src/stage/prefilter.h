@@ -11,6 +11,8 @@
 
 #include "postgres.h"
 
+#include "util/scan.h"
+
 #define MW_PREFILTER_SETS	32
 #define MW_PREFILTER_GAP	16
 
@@ -21,15 +23,11 @@ typedef struct MwPrefilter
 	int			gap[MW_PREFILTER_SETS];
 	int			least[MW_PREFILTER_SETS];	/* the smallest N of its recognisers */
 	int			nsets;
-	struct
-	{
-		uint8		lo,
-					hi;
-	}			ranges[6];		/* the union of all sets, coarsened to this many ranges */
+	MwByteRange ranges[6];		/* the union of all sets, coarsened to this many ranges */
 	int			nranges;
 } MwPrefilter;
 
-/* A neighbourhood with bytes of a set: matches lie inside from..to */
+/* A neighbourhood with bytes of a set: matches lie inside from..to; it may touch the next one of its set */
 typedef struct MwWindow
 {
 	int			set;

@@ -23,8 +23,8 @@
 
 #include "stage/redact.h"
 
-/* between two digits of a telephone number */
-#define TEL_SEP		"(?:[ ./\\x{a0}\\x{2010}\\x{2011}\\x{2013}-]|\\)[ ./-]?|[ /-]?\\()?"
+/* between two digits of a telephone number; what was read once is not read otherwise, since a digit must follow */
+#define TEL_SEP		"(?>[ ./\\x{a0}\\x{2010}\\x{2011}\\x{2013}-](?!\\()|\\)[ ./-]?|[ /-]?\\()?+"
 /* words before a number that say it is one */
 #define TEL_WORD \
 	"(?:" \

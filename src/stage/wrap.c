@@ -141,8 +141,9 @@ mw_guard_wrap(const char *s, int len, int *newlen)
 
 		/* bytes that a bracket of any kind can begin with */
 		mw_block_load(&blk, s + at, len - at);
-		mask = mw_block_range(&blk, '<', '<') | mw_block_range(&blk, '&', '&') |
-			mw_block_range(&blk, 0xe2, 0xe3) | mw_block_range(&blk, 0xef, 0xef);
+		mask = mw_block_either(&blk, '<', '&');
+		if (mw_block_high(&blk))
+			mask |= mw_block_range(&blk, 0xe2, 0xe3) | mw_block_range(&blk, 0xef, 0xef);
 		while (mask)
 		{
 			int			i = at + pg_rightmost_one_pos64(mask);

@@ -16,6 +16,7 @@
 #include "utils/numeric.h"
 
 #include "util/json.h"
+#include "util/scan.h"
 
 /* 256 MB is where jsonb itself raises; half of it leaves room for its own headers */
 #define MW_JSON_MAX_BYTES	(128 * 1024 * 1024)
@@ -31,18 +32,32 @@ mw_json_string(StringInfo buf, const char *s, int len)
 {
 	static const char hex[] = "0123456789abcdef";
 	int			done = 0;
-	int			i;
+	int			at = 0;
+	uint64		mask = 0;
 
 	enlargeStringInfo(buf, len + 2);
 	appendStringInfoCharMacro(buf, '"');
-	for (i = 0; i < len; i++)
+	for (;;)
 	{
-		unsigned char c = (unsigned char) s[i];
+		unsigned char c;
 		char		esc[7];
-		int			n;
+		int			i,
+					n;
 
-		if (likely(c >= 0x20 && c != '"' && c != '\\'))
-			continue;
+		/* on to the next block that has something to escape */
+		while (mask == 0 && at < len)
+		{
+			MwBlock		blk;
+
+			mw_block_load(&blk, s + at, len - at);
+			mask = (mw_block_range(&blk, 0, 0x1f) | mw_block_either(&blk, '"', '\\')) & mw_block_valid(len - at);
+			at += MW_BLOCK;
+		}
+		if (mask == 0)
+			break;
+		i = at - MW_BLOCK + pg_rightmost_one_pos64(mask);
+		mask &= mask - 1;
+		c = (unsigned char) s[i];
 		esc[0] = '\\';
 		n = 2;
 		switch (c)

@@ -27,13 +27,26 @@ typedef struct Req
 	int			score;
 } Req;
 
-/* All sets that hold for a piece of a pattern, best first, and how long the piece can be */
+/*
+ * All sets that hold for a piece of a pattern, best first, and the bytes that the
+ * piece takes; "looks": those that it may look at beyond what it takes.
+ */
 typedef struct Reqs
 {
 	Req			set[MW_LITERAL_SETS];
 	int			n;
+	int64		shortest;
 	int64		longest;
+	int64		looks;
 } Reqs;
+
+/* A word being read, and where in its piece it begins */
+typedef struct Run
+{
+	StringInfoData s;
+	int64		lo,
+				hi;
+} Run;
 
 typedef struct Reader
 {
@@ -53,7 +66,7 @@ set_score(List *words)
 
 	foreach(lc, words)
 	{
-		const char *w = lfirst(lc);
+		const char *w = ((MwLiteral *) lfirst(lc))->word;
 		int			len = strlen(w);
 
 		worst = Min(worst, Min(len, 8) * 8 + mw_word_rarity(w + mw_word_best_four(w, len)));
@@ -83,17 +96,41 @@ add_set(Reqs *reqs, Req set)
 
 /* The word read so far becomes a set of its own. */
 static void
-end_word(Reqs *reqs, StringInfo word)
+end_word(Reqs *reqs, Run *word)
 {
-	if (word->len >= MW_MIN_LITERAL)
+	if (word->s.len >= MW_MIN_LITERAL)
 	{
+		MwLiteral  *lit = palloc(sizeof(MwLiteral));
 		Req			set;
 
-		set.words = list_make1(pnstrdup(word->data, word->len));
+		lit->word = pnstrdup(word->s.data, word->s.len);
+		lit->lo = (int) Min(word->lo, MW_MAX_LONGEST);
+		lit->hi = (int) Min(word->hi, MW_MAX_LONGEST + 1);
+		set.words = list_make1(lit);
 		set.score = set_score(set.words);
 		add_set(reqs, set);
 	}
-	resetStringInfo(word);
+	resetStringInfo(&word->s);
+}
+
+/* The words of an inner piece, seen from where the outer one begins */
+static List *
+shifted(List *words, int64 lo, int64 hi)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, words)
+	{
+		const MwLiteral *in = lfirst(lc);
+		MwLiteral  *lit = palloc(sizeof(MwLiteral));
+
+		lit->word = in->word;
+		lit->lo = (int) Min(in->lo + lo, MW_MAX_LONGEST);
+		lit->hi = (int) Min(in->hi + hi, MW_MAX_LONGEST + 1);
+		result = lappend(result, lit);
+	}
+	return result;
 }
 
 /* Skip a bracket expression; r->p stands behind its '['.  Returns the bytes of what it matches at most. */
@@ -236,11 +273,21 @@ read_group(Reader *r, Reqs *outer)
 		return false;
 	r->p++;
 	least = read_quantifier(r, &quantified, &most);
-	/* what is only looked at counts too: it must be there to be looked at */
-	outer->longest += times(inner.longest, most);
-	if (least > 0 && !ignore)
+	outer->looks += inner.looks;
+	if (ignore)
+	{
+		outer->looks += inner.longest;
+		return true;
+	}
+	/* of a repeated group the words of its first time */
+	if (least > 0)
 		for (i = 0; i < inner.n; i++)
+		{
+			inner.set[i].words = shifted(inner.set[i].words, outer->shortest, outer->longest);
 			add_set(outer, inner.set[i]);
+		}
+	outer->shortest += times(inner.shortest, least);
+	outer->longest += times(inner.longest, most);
 	return true;
 }
 
@@ -249,12 +296,13 @@ static Reqs
 read_sequence(Reader *r)
 {
 	Reqs		reqs = {0};
-	StringInfoData word;
+	Run			word;
 	bool		quantified;
 	int64		most;
+	int			least;
 	int			bytes;
 
-	initStringInfo(&word);
+	initStringInfo(&word.s);
 	while (*r->p && *r->p != '|' && *r->p != ')' && !r->lost)
 	{
 		const char *from;
@@ -273,17 +321,21 @@ read_sequence(Reader *r)
 			r->p++;
 			end_word(&reqs, &word);
 			bytes = skip_class(r);
-			(void) read_quantifier(r, &quantified, &most);
+			least = read_quantifier(r, &quantified, &most);
+			reqs.shortest += times(1, least);
 			reqs.longest += times(bytes, most);
 			continue;
 		}
 		if (*r->p == '.' || *r->p == '^' || *r->p == '$')
 		{
-			bytes = *r->p == '.' ? 4 : 1;
+			bytes = *r->p == '.' ? 4 : 0;
 			r->p++;
 			end_word(&reqs, &word);
-			(void) read_quantifier(r, &quantified, &most);
+			least = read_quantifier(r, &quantified, &most);
+			reqs.shortest += times(Min(bytes, 1), least);
 			reqs.longest += times(bytes, most);
+			/* ^ and $ look at what is beside them */
+			reqs.looks++;
 			continue;
 		}
 		if (*r->p == '\\')
@@ -305,9 +357,15 @@ read_sequence(Reader *r)
 				}
 				r->p += 2;
 				end_word(&reqs, &word);
-				(void) read_quantifier(r, &quantified, &most);
+				least = read_quantifier(r, &quantified, &most);
 				/* \X may be any number of characters; it is not in the list above */
-				reqs.longest += times(4, most);
+				if (strchr("bBAzZ", c) == NULL)
+				{
+					reqs.shortest += times(1, least);
+					reqs.longest += times(4, most);
+				}
+				else
+					reqs.looks += 4;
 				continue;
 			}
 			r->p++;				/* an escaped punctuation mark: itself */
@@ -318,15 +376,24 @@ read_sequence(Reader *r)
 		while (((unsigned char) *r->p & 0xc0) == 0x80)
 			r->p++;
 		to = r->p;
-		bytes = to - from;
-		if (read_quantifier(r, &quantified, &most) == 0)
-		{
+		/* the other case of a letter can be longer or shorter: the Kelvin sign is a k, the long s an s */
+		bytes = to - from > 1 ? 4 : (*from | 0x20) == 'k' ? 3 : (*from | 0x20) == 's' ? 2 : 1;
+		least = read_quantifier(r, &quantified, &most);
+		if (least == 0)
 			end_word(&reqs, &word);
-			reqs.longest += times(bytes, most);
-			continue;
+		else
+		{
+			if (word.s.len == 0)
+			{
+				word.lo = reqs.shortest;
+				word.hi = reqs.longest;
+			}
+			appendBinaryStringInfo(&word.s, from, to - from);
 		}
+		reqs.shortest += times(1, least);
 		reqs.longest += times(bytes, most);
-		appendBinaryStringInfo(&word, from, to - from);
+		if (least == 0)
+			continue;
 		if (quantified)
 			end_word(&reqs, &word); /* repeated: what follows need not touch the first one */
 	}
@@ -352,7 +419,9 @@ read_alternation(Reader *r)
 
 		r->p++;
 		one = read_sequence(r);
+		both.shortest = Min(all.shortest, one.shortest);
 		both.longest = Max(all.longest, one.longest);
+		both.looks = all.looks + one.looks;
 		for (i = 0; i < Max(all.n, one.n) && all.n > 0 && one.n > 0; i++)
 		{
 			Req			u;
@@ -381,8 +450,8 @@ mw_required_literals(const char *pattern, int *longest)
 	*longest = -1;
 	if (r.lost || *r.p != '\0')
 		return NIL;
-	if (reqs.longest <= MW_MAX_LONGEST)
-		*longest = (int) reqs.longest + 8;
+	if (reqs.longest + reqs.looks <= MW_MAX_LONGEST)
+		*longest = (int) (reqs.longest + reqs.looks) + 8;
 	for (i = 0; i < reqs.n; i++)
 		result = lappend(result, reqs.set[i].words);
 	return result;

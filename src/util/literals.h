@@ -14,12 +14,20 @@
 /* so many sets of words a pattern has at most */
 #define MW_LITERAL_SETS	4
 
+/* A word, and how many bytes behind the beginning of a match it begins */
+typedef struct MwLiteral
+{
+	const char *word;
+	int			lo,
+				hi;
+} MwLiteral;
+
 /*
- * Sets of words (a List of Lists of char *, at most MW_LITERAL_SETS of them, the
- * most telling first): every match of the pattern contains a word of each set,
- * whatever the case of its letters.  NIL where the pattern does not say.
- * *longest: bytes that a match, with what it looks at on its sides, can have at
- * most; -1 where there is no bound worth anything.
+ * Sets of words (a List of Lists of MwLiteral *, at most MW_LITERAL_SETS of them,
+ * the most telling first): every match of the pattern contains a word of each
+ * set at one of its places, whatever the case of its letters.  NIL where the
+ * pattern does not say.  *longest: bytes that a match, with what it looks at on
+ * its sides, can have at most; -1 where there is no bound worth anything.
  */
 extern List *mw_required_literals(const char *pattern, int *longest);
 
@@ -29,13 +37,6 @@ extern int	mw_word_best_four(const char *word, int len);
 
 typedef struct MwWords MwWords;
 
-/* Where a pattern can match: the whole of any match lies inside */
-typedef struct MwReach
-{
-	int			from,
-				to;
-} MwReach;
-
 /*
  * Make a finder for n patterns from their sets (NIL for none: always runs) and
  * bounds, and for further single words, numbered on from n up to nids.  Current
@@ -43,10 +44,15 @@ typedef struct MwReach
  */
 extern MwWords *mw_words_make(List **sets, const int *longest, int n,
 							  const char *const *words, const int *word_ids, int nwords, int nids);
+
 /*
- * Set in *found, (nids + 63) / 64 words, the ids of patterns that a text may
- * match and of words that it holds; reach[id] is set for the former.
+ * What the finder calls for each place where a match of pattern "id" can begin:
+ * at first to last; what it takes and looks at ends before "end".  Places of one
+ * pattern come in order of the text, those of different ones in any.
  */
-extern void mw_words_find(const MwWords *w, const char *s, int len, uint64 *found, MwReach *reach);
+typedef void (*MwWordsFound) (void *arg, int id, int first, int last, int end);
+
+/* Search a text; the single words that it holds are set in *held, by number from n on. */
+extern void mw_words_find(const MwWords *w, const char *s, int len, uint64 *held, MwWordsFound fn, void *arg);
 
 #endif

@@ -139,6 +139,8 @@ mw_regex_get(const char *pattern, int flags, char **why)
 
 	if (flags & MW_REGEX_CASELESS)
 		options |= PCRE2_CASELESS;
+	if (flags & MW_REGEX_FROM)
+		options |= PCRE2_USE_OFFSET_LIMIT;
 	code = pcre2_compile((PCRE2_SPTR) pattern, PCRE2_ZERO_TERMINATED, options,
 						 &err, &where, NULL);
 	if (code == NULL)
@@ -187,6 +189,18 @@ mw_regex_find(MwRegex *re, const char *s, int len, int start, int *from, int *to
 	*from = (int) span[0];
 	*to = (int) span[1];
 	return 1;
+}
+
+/* mw_regex_find_from finds the next match that begins at start..last. */
+int
+mw_regex_find_from(MwRegex *re, const char *s, int len, int start, int last, int *from, int *to)
+{
+	int			rc;
+
+	pcre2_set_offset_limit(match_context, last);
+	rc = mw_regex_find(re, s, len, start, from, to);
+	pcre2_set_offset_limit(match_context, PCRE2_UNSET);
+	return rc;
 }
 
 /* mw_regex_has_jit tells whether a pattern runs as machine code. */

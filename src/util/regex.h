@@ -11,6 +11,7 @@
 typedef struct MwRegex MwRegex;
 
 #define MW_REGEX_CASELESS	0x1
+#define MW_REGEX_FROM		0x2	/* for mw_regex_find_from */
 
 /* Compile, or find compiled.  NULL with *why (palloc'd) set where the pattern is wrong.  Lives as long as the process. */
 extern MwRegex *mw_regex_get(const char *pattern, int flags, char **why);
@@ -20,6 +21,8 @@ extern MwRegex *mw_regex_get(const char *pattern, int flags, char **why);
  * Returns 1 with the byte span, 0 for none, -1 when the match limit was hit.
  */
 extern int	mw_regex_find(MwRegex *re, const char *s, int len, int start, int *from, int *to);
+/* The same for a match that begins at start..last; for patterns compiled with MW_REGEX_FROM. */
+extern int	mw_regex_find_from(MwRegex *re, const char *s, int len, int start, int last, int *from, int *to);
 
 /* Whether it runs as machine code; without JIT (a hardened kernel) all of redact and guardrail is ten times slower. */
 extern bool mw_regex_has_jit(const MwRegex *re);

@@ -3,7 +3,8 @@
  *
  * The text stages look at every byte of a prompt once and at few of them twice.
  * The first look is a bit mask a block: with SSE2 (every x86-64) four compares,
- * elsewhere a plain loop with the same result.
+ * elsewhere (or with MW_NO_SIMD) a plain loop with the same
+ * result.
  */
 #ifndef MW_SCAN_H
 #define MW_SCAN_H
@@ -11,7 +12,8 @@
 #include "postgres.h"
 #include "port/pg_bitutils.h"
 
-#ifdef __SSE2__
+#if defined(__SSE2__) && !defined(MW_NO_SIMD)
+#define MW_SSE2
 #include <emmintrin.h>
 #endif
 
@@ -19,7 +21,7 @@
 
 typedef struct MwBlock
 {
-#ifdef __SSE2__
+#ifdef MW_SSE2
 	__m128i		v[4];
 #else
 	uint8		b[MW_BLOCK];
@@ -30,7 +32,7 @@ typedef struct MwBlock
 static inline void
 mw_block_load(MwBlock *blk, const char *p, int n)
 {
-#ifdef __SSE2__
+#ifdef MW_SSE2
 	char		tail[MW_BLOCK];
 
 	if (unlikely(n < MW_BLOCK))
@@ -50,7 +52,7 @@ mw_block_load(MwBlock *blk, const char *p, int n)
 #endif
 }
 
-#ifdef __SSE2__
+#ifdef MW_SSE2
 #define MW_BLOCK_MASK(expr) \
 	do { \
 		int			k_; \
@@ -68,7 +70,7 @@ mw_block_load(MwBlock *blk, const char *p, int n)
 static inline uint64
 mw_block_range(const MwBlock *blk, uint8 lo, uint8 hi)
 {
-#ifdef __SSE2__
+#ifdef MW_SSE2
 	__m128i		l = _mm_set1_epi8((char) lo);
 	__m128i		w = _mm_set1_epi8((char) (hi - lo));
 
@@ -83,11 +85,64 @@ mw_block_range(const MwBlock *blk, uint8 lo, uint8 hi)
 #endif
 }
 
+typedef struct MwByteRange
+{
+	uint8		lo,
+				hi;
+} MwByteRange;
+
+/* Bit i is set where byte i lies in any of n ranges. */
+static inline uint64
+mw_block_ranges(const MwBlock *blk, const MwByteRange *r, int n)
+{
+#ifdef MW_SSE2
+	__m128i		in[4] = {_mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128()};
+	int			i,
+				k;
+
+	for (i = 0; i < n; i++)
+	{
+		__m128i		l = _mm_set1_epi8((char) r[i].lo);
+		__m128i		w = _mm_set1_epi8((char) (r[i].hi - r[i].lo));
+
+		for (k = 0; k < 4; k++)
+		{
+			__m128i		d = _mm_sub_epi8(blk->v[k], l);
+
+			in[k] = _mm_or_si128(in[k], _mm_cmpeq_epi8(_mm_min_epu8(d, w), d));
+		}
+	}
+	return (uint64) (uint32) _mm_movemask_epi8(in[0]) | (uint64) (uint32) _mm_movemask_epi8(in[1]) << 16 |
+		(uint64) (uint32) _mm_movemask_epi8(in[2]) << 32 | (uint64) (uint32) _mm_movemask_epi8(in[3]) << 48;
+#else
+	uint64		m = 0;
+	int			i;
+
+	for (i = 0; i < n; i++)
+		m |= mw_block_range(blk, r[i].lo, r[i].hi);
+	return m;
+#endif
+}
+
+/* Bit i is set where byte i is a or b. */
+static inline uint64
+mw_block_either(const MwBlock *blk, char a, char b)
+{
+#ifdef MW_SSE2
+	__m128i		va = _mm_set1_epi8(a);
+	__m128i		vb = _mm_set1_epi8(b);
+
+	MW_BLOCK_MASK(_mm_or_si128(_mm_cmpeq_epi8(x, va), _mm_cmpeq_epi8(x, vb)));
+#else
+	return mw_block_range(blk, (uint8) a, (uint8) a) | mw_block_range(blk, (uint8) b, (uint8) b);
+#endif
+}
+
 /* Bit i is set where byte i is an ASCII letter. */
 static inline uint64
 mw_block_letters(const MwBlock *blk)
 {
-#ifdef __SSE2__
+#ifdef MW_SSE2
 	__m128i		bit = _mm_set1_epi8(0x20);
 	__m128i		l = _mm_set1_epi8('a');
 	__m128i		w = _mm_set1_epi8('z' - 'a');
@@ -108,7 +163,7 @@ mw_block_letters(const MwBlock *blk)
 static inline uint64
 mw_block_high(const MwBlock *blk)
 {
-#ifdef __SSE2__
+#ifdef MW_SSE2
 	MW_BLOCK_MASK(x);
 #else
 	return mw_block_range(blk, 0x80, 0xff);

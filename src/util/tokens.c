@@ -39,7 +39,8 @@ mw_tokens_of_text(const char *s, int len)
 		uint64		valid = mw_block_valid(len - at);
 		uint64		letter,
 					high,
-					blank;
+					blank,
+					twice;
 
 		mw_block_load(&blk, s + at, len - at);
 		letter = mw_block_letters(&blk);
@@ -47,7 +48,9 @@ mw_tokens_of_text(const char *s, int len)
 		blank = mw_block_range(&blk, ' ', ' ');
 		letters += pg_popcount64(letter);
 		runs += pg_popcount64(letter & ~((letter << 1) | letter_before));
-		blanks += pg_popcount64(blank & ((blank << 1) | blank_before));
+		twice = blank & ((blank << 1) | blank_before);
+		if (twice)
+			blanks += pg_popcount64(twice);
 		others += pg_popcount64(valid & ~(letter | high | blank));
 		letter_before = letter >> 63;
 		blank_before = blank >> 63;

@@ -3,21 +3,40 @@
  *
  * The finder takes of each word the four bytes that are rarest in prose, and
  * looks at each place of the text whether its next four bytes are any word's: a
- * multiplication and one bit of a small table, without a chain from one place
+ * multiplication and one look into a small table, without a chain from one place
  * to the next, which is several times faster than an automaton.  What passes is
- * compared in full.  A pattern is a candidate only where words of all its sets
- * stand so close together that one match could hold them, so that a long text
- * full of single words still runs few patterns, each on a small part.  Letters
- * are compared without regard to ASCII case (the bit 0x20 is ignored in all
- * bytes: more may pass, never less).
+ * compared in full.  Letters are compared without regard to ASCII case (the bit
+ * 0x20 is ignored in all bytes: more may pass, never less).
+ *
+ * A word tells where a match that holds it begins: so many bytes before it.
+ * For each set of a pattern these places are bits, one for a cell of the text;
+ * the pattern can match only from where its sets' bits coincide, so honest text
+ * full of single words runs few patterns, each from a few places.  The bits are
+ * kept for two segments of the text, as long each as any bounded pattern: when
+ * a segment has been read the one before it is settled.  The work is linear,
+ * whatever the text is.
  */
 #include "postgres.h"
-
-#include <limits.h>
 
 #include "port/pg_bitutils.h"
 
 #include "util/literals.h"
+#include "util/scan.h"
+
+/* Four bytes that half of all prose is made of, though their letters are not the commonest */
+static bool
+is_everyday(const char *s)
+{
+	static const char everyday[] =
+		"what|that|this|with|have|from|they|your|you |will|ever|very|ther|here|tion|ment|ting|ould|ight|ough|name|able|the |and |ing |summ|cust|come";
+	char		low[5];
+	int			i;
+
+	for (i = 0; i < 4; i++)
+		low[i] = s[i] | ((s[i] >= 'A' && s[i] <= 'Z') ? 0x20 : 0);
+	low[4] = '\0';
+	return strlen(low) == 4 && strchr(low, '|') == NULL && strstr(everyday, low) != NULL;
+}
 
 /*
  * mw_word_rarity tells roughly how rare four bytes are in prose, by the
@@ -36,7 +55,7 @@ mw_word_rarity(const char *s)
 
 		score += c && *c ? (int) (c - common) : 16;
 	}
-	return score;
+	return is_everyday(s) ? score / 2 : score;
 }
 
 /* mw_word_best_four finds the place of the four bytes of a word that are rarest. */
@@ -53,6 +72,11 @@ mw_word_best_four(const char *word, int len)
 }
 
 #define MW_TABLE_BITS	14
+/* chains begin at so many places; the table's bits have kept nearly all else away */
+#define MW_HEAD_BITS	12
+/* a bit of a set stands for so many bytes, and its 64 bits for a segment */
+#define MW_CELL			16
+#define MW_SEGMENT		(64 * MW_CELL)
 
 /* A word at the place of its four rarest bytes */
 typedef struct Entry
@@ -68,29 +92,55 @@ typedef struct Entry
 /* What a word is for */
 typedef struct Use
 {
-	uint32		id;
-	uint32		set;			/* of a pattern; 0 for a single word */
+	uint16		id;
+	uint16		set;			/* of a pattern; 0 for a single word */
+	uint16		lo,
+				hi;				/* how far behind the beginning of a match */
 } Use;
+
+/* Where matches may begin, by one set's words: in the segment before, and in this one */
+typedef struct Starts
+{
+	uint64		before;
+	uint64		now;
+} Starts;
 
 struct MwWords
 {
 	int			npatterns;
 	int			nids;
-	uint64		table[(1 << MW_TABLE_BITS) / 64];
-	uint16	   *heads;			/* by hash: 1 + the first entry of its chain, 0 for none */
+	uint8		table[1 << MW_TABLE_BITS];	/* by hash: 1 where it is a word's */
+	uint16		heads[1 << MW_HEAD_BITS];	/* by hash: 1 + the first entry of its chain, 0 for none */
 	uint16	   *next;
 	Entry	   *entries;
 	char	   *text;
 	Use		   *uses;
 	uint8	   *nsets;			/* by pattern */
-	int		   *longest;		/* by pattern; INT_MAX / 2 without a bound */
+	int		   *longest;		/* by pattern; -1: no bound, or more than a segment */
 	uint64	   *always;			/* patterns without sets */
+	uint64	   *loose;			/* patterns with sets and without a bound: run where all were seen */
 };
 
 #define FOLD4			0x20202020u
-#define HASH4(x)		(((x) * 2654435761u) >> (32 - MW_TABLE_BITS))
-/* a place no word was seen at, further back than any bound */
-#define NEVER			(-(INT_MAX / 2) - 1)
+#define BIT(set, i)		(((set)[(i) / 64] >> ((i) % 64)) & 1)
+#define SET_BIT(set, i)	((set)[(i) / 64] |= UINT64CONST(1) << ((i) % 64))
+
+/*
+ * Both halves times a number, added: what pmaddwd does to four at once.  The
+ * middle of the sum is the hash; the top hardly differs between letters.
+ */
+#define HASH_LOW		27459
+#define HASH_HIGH		23117
+
+static inline uint32
+hash4(uint32 x)
+{
+	int32		sum = (int32) (int16) (uint16) x * HASH_LOW + (int32) (int16) (uint16) (x >> 16) * HASH_HIGH;
+
+	return ((uint32) sum >> 8) & ((1 << MW_TABLE_BITS) - 1);
+}
+
+#define HEAD4(x)		(hash4(x) >> (MW_TABLE_BITS - MW_HEAD_BITS))
 
 static inline uint32
 load4(const char *p)
@@ -142,6 +192,7 @@ mw_words_make(List **sets, const int *longest, int n,
 	w->nsets = palloc0(Max(1, n));
 	w->longest = palloc(sizeof(int) * Max(1, n));
 	w->always = palloc0(sizeof(uint64) * ((nids + 63) / 64));
+	w->loose = palloc0(sizeof(uint64) * ((nids + 63) / 64));
 	for (i = 0; i < n; i++)
 	{
 		ListCell   *lc;
@@ -154,17 +205,23 @@ mw_words_make(List **sets, const int *longest, int n,
 	for (i = 0; i < n; i++)
 	{
 		w->nsets[i] = list_length(sets[i]);
-		w->longest[i] = longest[i] < 0 ? INT_MAX / 2 : longest[i];
+		w->longest[i] = longest[i] <= MW_SEGMENT ? longest[i] : -1;
 		if (sets[i] == NIL)
-			w->always[i / 64] |= UINT64CONST(1) << (i % 64);
+			SET_BIT(w->always, i);
+		else if (w->longest[i] < 0)
+			SET_BIT(w->loose, i);
 		for (k = 0; k < w->nsets[i]; k++)
 		{
 			ListCell   *lc;
 
 			foreach(lc, (List *) list_nth(sets[i], k))
 			{
-				all[total].s = folded(lfirst(lc));
+				const MwLiteral *lit = lfirst(lc);
+
+				all[total].s = folded(lit->word);
 				all[total].use.id = i;
+				all[total].use.lo = lit->lo;
+				all[total].use.hi = lit->hi;
 				all[total++].use.set = k;
 			}
 		}
@@ -173,6 +230,7 @@ mw_words_make(List **sets, const int *longest, int n,
 	{
 		all[total].s = folded(words[i]);
 		all[total].use.id = word_ids[i];
+		all[total].use.lo = all[total].use.hi = 0;
 		all[total++].use.set = 0;
 	}
 	qsort(all, total, sizeof(Word), by_word);
@@ -182,14 +240,13 @@ mw_words_make(List **sets, const int *longest, int n,
 			nentries++;
 			textlen += strlen(all[i].s);
 		}
-	if (nentries >= PG_UINT16_MAX)
+	if (nentries >= PG_UINT16_MAX || nids >= PG_UINT16_MAX)
 	{
-		/* tens of thousands of words: no filter, run everything */
+		/* tens of thousands of words or patterns: no filter, run everything */
 		memset(w->always, 0xff, sizeof(uint64) * ((nids + 63) / 64));
 		nentries = total = 0;
 	}
 
-	w->heads = palloc0(sizeof(uint16) * (1 << MW_TABLE_BITS));
 	w->next = palloc0(sizeof(uint16) * Max(1, nentries));
 	w->entries = palloc0(sizeof(Entry) * Max(1, nentries));
 	w->text = palloc(Max(1, textlen));
@@ -210,110 +267,255 @@ mw_words_make(List **sets, const int *longest, int n,
 		for (k = i; k < total && strcmp(all[k].s, all[i].s) == 0; k++)
 			w->uses[k] = all[k].use;
 		e->nuses = k - i;
-		h = HASH4(e->four);
-		w->table[h / 64] |= UINT64CONST(1) << (h % 64);
+		h = hash4(e->four);
+		w->table[h] = 1;
+		h = HEAD4(e->four);
 		w->next[nentries] = w->heads[h];
 		w->heads[h] = ++nentries;
 	}
 	return w;
 }
 
-/* A word stands at "at": for each pattern it serves, are words of all its sets near? */
-static void
-note_word(const MwWords *w, const Entry *e, int at, int len, int *last, uint64 *found, MwReach *reach)
+/* One pass */
+typedef struct Pass
 {
+	const MwWords *w;
+	const char *s;
+	int			len;
+	int			segment;		/* where the one that is read begins */
+	uint64	   *held;			/* single words */
+	uint64	   *live;			/* patterns with bits in "starts" */
+	Starts	   *starts;			/* by pattern and set */
+	MwWordsFound fn;
+	void	   *arg;
+} Pass;
+
+/* The bits of a segment's cells from "lo" to "hi", both counted in bytes from its beginning and clipped to it */
+static inline uint64
+cells(int lo, int hi)
+{
+	uint64		b;
+
+	if (hi < 0 || lo >= MW_SEGMENT)
+		return 0;
+	b = ~UINT64CONST(0);
+	if (lo > 0)
+		b &= ~UINT64CONST(0) << (lo / MW_CELL);
+	if (hi < MW_SEGMENT - MW_CELL)
+		b &= (UINT64CONST(1) << (hi / MW_CELL + 1)) - 1;
+	return b;
+}
+
+/* A word stands at "at": where do the patterns it serves begin? */
+static void
+note_word(Pass *p, const Entry *e, int at)
+{
+	const MwWords *w = p->w;
 	const Use  *u = &w->uses[e->first];
 	const Use  *end = u + e->nuses;
 
+	at -= p->segment;
 	for (; u < end; u++)
 	{
 		uint32		id = u->id;
-		int		   *l;
-		int			bound;
-		int			oldest;
-		int			k;
+		Starts	   *st;
 
 		if (id >= (uint32) w->npatterns)
 		{
-			found[id / 64] |= UINT64CONST(1) << (id % 64);
+			SET_BIT(p->held, id);
 			continue;
 		}
-		l = &last[id * MW_LITERAL_SETS];
-		l[u->set] = at;
-		bound = w->longest[id];
-		oldest = at;
-		for (k = 0; k < w->nsets[id]; k++)
-			oldest = Min(oldest, l[k]);
-		if (oldest == NEVER || at - oldest > bound)
-			continue;
-		if (!((found[id / 64] >> (id % 64)) & 1))
+		st = &p->starts[id * MW_LITERAL_SETS];
+		if (!BIT(p->live, id))
 		{
-			found[id / 64] |= UINT64CONST(1) << (id % 64);
-			reach[id].from = Max(0, at - bound);
+			SET_BIT(p->live, id);
+			memset(st, 0, sizeof(Starts) * MW_LITERAL_SETS);
 		}
-		reach[id].to = at < len - bound ? at + bound : len;
+		if (w->longest[id] < 0)
+		{
+			st[u->set].now = 1;
+			continue;
+		}
+		st[u->set].now |= cells(at - u->hi, at - u->lo);
+		if (at - u->hi < 0 && p->segment > 0)
+			st[u->set].before |= cells(at - u->hi + MW_SEGMENT, at - u->lo + MW_SEGMENT);
 	}
 }
 
 /* Compare the words whose four bytes may stand at s[i]. */
-static pg_noinline void
-check_place(const MwWords *w, const char *s, int len, int i, uint32 x,
-			int *last, uint64 *found, MwReach *reach)
+static inline void
+check_place(Pass *p, int i, uint32 x)
 {
+	const MwWords *w = p->w;
 	int			k;
 
-	for (k = w->heads[HASH4(x)]; k != 0; k = w->next[k - 1])
+	for (k = w->heads[HEAD4(x)]; k != 0; k = w->next[k - 1])
 	{
 		const Entry *e = &w->entries[k - 1];
 		const char *word = w->text + e->word;
-		const char *t = s + i - e->before;
+		const char *t = p->s + i - e->before;
 		int			j;
 
-		if (e->four != x || i < e->before || i - e->before + e->len > len)
+		if (e->four != x || i < e->before || i - e->before + e->len > p->len)
 			continue;
-		for (j = 0; j < e->len; j++)
-			if ((char) (t[j] | 0x20) != word[j])
+		/* four bytes at a time, the last four once more where the length is odd */
+		for (j = 0; j + 4 < e->len; j += 4)
+			if (load4(t + j) != load4(word + j))
 				break;
-		if (j == e->len)
-			note_word(w, e, i - e->before, len, last, found, reach);
+		if (j + 4 >= e->len && load4(t + e->len - 4) == load4(word + e->len - 4))
+			note_word(p, e, i - e->before);
 	}
+}
+
+/* Nothing more can be said about where patterns begin in the segment before: report, and go on. */
+static void
+settle(Pass *p)
+{
+	const MwWords *w = p->w;
+	int			i;
+
+	for (i = 0; i < (w->nids + 63) / 64; i++)
+	{
+		uint64		ids = p->live[i] & ~w->loose[i];
+
+		while (ids)
+		{
+			int			id = i * 64 + pg_rightmost_one_pos64(ids);
+			Starts	   *st = &p->starts[id * MW_LITERAL_SETS];
+			uint64		both = ~UINT64CONST(0);
+			uint64		any = 0;
+			int			k;
+
+			ids &= ids - 1;
+			for (k = 0; k < w->nsets[id]; k++)
+			{
+				both &= st[k].before;
+				st[k].before = st[k].now;
+				st[k].now = 0;
+				any |= st[k].before;
+			}
+			if (any == 0)
+				p->live[i] &= ~(UINT64CONST(1) << (id % 64));
+			while (both)
+			{
+				int			c = pg_rightmost_one_pos64(both);
+				uint64		rest = ~(both >> c);
+				int			n = rest ? pg_rightmost_one_pos64(rest) : 64;
+				int			first = p->segment - MW_SEGMENT + c * MW_CELL;
+				int			last = Min(first + n * MW_CELL, p->len) - 1;
+
+				/* n runs to c + n; what is left of a word that was shifted in is zero */
+				both = c + n >= 64 ? 0 : both & (~UINT64CONST(0) << (c + n));
+				p->fn(p->arg, id, first, last, Min(last + w->longest[id], p->len));
+			}
+		}
+	}
+	p->segment += MW_SEGMENT;
+}
+
+/* Write down the places of s[at..stop) where the four bytes may be a word's; returns how many. */
+static int
+sift(const MwWords *w, const char *s, int at, int stop, uint16 *maybe)
+{
+	int			from = at;
+	int			n = 0;
+
+	/* without branches: which places pass is nothing that a processor could learn */
+#ifdef MW_SSE2
+	const __m128i fold = _mm_set1_epi8(0x20);
+	const __m128i mask = _mm_set1_epi32((1 << MW_TABLE_BITS) - 1);
+	const __m128i mul = _mm_set1_epi32(HASH_HIGH << 16 | HASH_LOW);
+
+#define SIFT(v, k, lane) \
+	do { \
+		uint32		h_ = (uint32) _mm_extract_epi16(v, 2 * (lane)); \
+		maybe[n] = (uint16) (at - from + 4 * (lane) + (k)); \
+		n += w->table[h_]; \
+	} while (0)
+
+	for (; at + MW_BLOCK / 4 <= stop; at += MW_BLOCK / 4)
+	{
+		int			k;
+
+		for (k = 0; k < 4; k++)
+		{
+			__m128i		v = _mm_or_si128(_mm_loadu_si128((const __m128i *) (s + at + k)), fold);
+
+			v = _mm_and_si128(_mm_srli_epi32(_mm_madd_epi16(v, mul), 8), mask);
+			SIFT(v, k, 0);
+			SIFT(v, k, 1);
+			SIFT(v, k, 2);
+			SIFT(v, k, 3);
+		}
+	}
+#undef SIFT
+#endif
+	for (; at < stop; at++)
+	{
+		maybe[n] = (uint16) (at - from);
+		n += w->table[hash4(load4(s + at))];
+	}
+	return n;
 }
 
 /* mw_words_find makes the pass. */
 void
-mw_words_find(const MwWords *w, const char *s, int len, uint64 *found, MwReach *reach)
+mw_words_find(const MwWords *w, const char *s, int len, uint64 *held, MwWordsFound fn, void *arg)
 {
-	int			nlast = w->npatterns * MW_LITERAL_SETS;
-	int			some[1024];
-	int		   *last = nlast <= (int) lengthof(some) ? some : palloc(sizeof(int) * nlast);
+	int			nwords = (w->nids + 63) / 64;
+	int			nstarts = w->npatterns * MW_LITERAL_SETS;
+	Starts		some[512];
+	uint64		some_live[lengthof(some) / 64 + 1] = {0};
+	bool		few = nstarts <= (int) lengthof(some) && nwords <= (int) lengthof(some_live);
+	Pass		p = {w, s, len, 0, held, NULL, NULL, fn, arg};
 	int			i;
 
-	memcpy(found, w->always, sizeof(uint64) * ((w->nids + 63) / 64));
-	for (i = 0; i < (w->nids + 63) / 64; i++)
+	p.starts = few ? some : palloc(sizeof(Starts) * nstarts);
+	p.live = few ? some_live : palloc0(sizeof(uint64) * nwords);
+	memset(held, 0, sizeof(uint64) * nwords);
+
+	for (;;)
 	{
-		uint64		b = found[i];
+		int			stop = Min(p.segment + MW_SEGMENT, len - 3);
+		uint16		maybe[MW_SEGMENT + 1];
+		int			n = sift(w, s, p.segment, stop, maybe);
 
-		while (b)
+		for (i = 0; i < n; i++)
+			check_place(&p, p.segment + maybe[i], load4(s + p.segment + maybe[i]));
+		settle(&p);
+		if (stop >= len - 3)
+			break;
+	}
+	settle(&p);
+
+	for (i = 0; i < nwords; i++)
+	{
+		uint64		ids = w->always[i];
+		uint64		loose = p.live[i] & w->loose[i];
+
+		while (loose)
 		{
-			int			id = i * 64 + pg_rightmost_one_pos64(b);
+			int			id = i * 64 + pg_rightmost_one_pos64(loose);
+			int			k = 0;
 
-			b &= b - 1;
-			if (id >= w->nids)
-				break;
-			reach[id].from = 0;
-			reach[id].to = len;
+			loose &= loose - 1;
+			while (k < w->nsets[id] && p.starts[id * MW_LITERAL_SETS + k].now)
+				k++;
+			if (k == w->nsets[id])
+				ids |= UINT64CONST(1) << (id % 64);
+		}
+		while (ids)
+		{
+			int			id = i * 64 + pg_rightmost_one_pos64(ids);
+
+			ids &= ids - 1;
+			if (id < w->npatterns)
+				fn(arg, id, 0, len, len);
 		}
 	}
-	for (i = 0; i < nlast; i++)
-		last[i] = NEVER;
-	for (i = 0; i + 4 <= len; i++)
+	if (!few)
 	{
-		uint32		x = load4(s + i);
-		uint32		h = HASH4(x);
-
-		if (unlikely((w->table[h / 64] >> (h % 64)) & 1))
-			check_place(w, s, len, i, x, last, found, reach);
+		pfree(p.starts);
+		pfree(p.live);
 	}
-	if (last != some)
-		pfree(last);
 }
