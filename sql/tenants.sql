@@ -132,11 +132,11 @@ SELECT mw_channel('tn-none');
 RESET ROLE;
 
 -- a drop erases what callers' transactions wrote and leaves a purge behind for what the gateway did
-SELECT epoch FROM mw.purge WHERE tenant = 'tn-a';
+SELECT epoch > 0 AS purged FROM mw.purge WHERE tenant = 'tn-a';
 SELECT mw_drop_tenant('tn-a');
 SELECT relation FROM tenants_seen() WHERE tenants LIKE '%tn-a%'
 	AND relation NOT IN ('attempt', 'spent', 'answer', 'cache', 'ledger', 'usage', 'budget_status', 'cache_entries');
-SELECT epoch FROM mw.purge WHERE tenant = 'tn-a';
+SELECT epoch > 0 AS purged FROM mw.purge WHERE tenant = 'tn-a';
 -- and at once nobody sees anything of it but superusers
 SET ROLE tenants_app_a;
 SELECT * FROM tenants_seen() WHERE tenants IS DISTINCT FROM '*' AND tenants <> '';

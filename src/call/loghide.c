@@ -17,6 +17,7 @@
 #include "mw.h"
 
 #include "access/xact.h"
+#include "tcop/tcopprot.h"
 
 #include "call/call.h"
 
@@ -35,12 +36,29 @@ mw_loghide_statement(void)
 	any_hidden = true;
 }
 
+/*
+ * Whether the client's statement calls mw by name.  One that fails before mw
+ * runs (a function that does not exist, a constant that cannot be folded) holds
+ * the prompt all the same, and so does one of the pure pieces.
+ */
+static bool
+names_mw(void)
+{
+	for (const char *p = debug_query_string; p && (p = strchr(p, '_')) != NULL; p++)
+	{
+		if (p - debug_query_string >= 2 && (p[-1] | 0x20) == 'w' && (p[-2] | 0x20) == 'm')
+			return true;
+	}
+	return false;
+}
+
 static void
 hide(ErrorData *edata)
 {
 	if (ERRCODE_TO_CATEGORY(edata->sqlerrcode) == MW_CATEGORY ||
 		(any_hidden &&
-		 (mw_call_depth() > 0 || hidden_message == GetCurrentStatementStartTimestamp())))
+		 (mw_call_depth() > 0 || hidden_message == GetCurrentStatementStartTimestamp())) ||
+		(!edata->hide_stmt && names_mw()))
 	{
 		edata->hide_stmt = true;
 		edata->hide_ctx = true;

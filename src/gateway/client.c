@@ -636,7 +636,6 @@ mw_gateway_record(const char *tenant, const pg_uuid_t *run_id)
 	MwAttempt	a = {.request_id = "bench", .purpose = "bench", .model = "bench", .body = ""};
 	int			i;
 
-	w.scope[0] = mw_scope_key(MyDatabaseId, tenant, NULL);
 	w.limit_requests[0] = INFINITY;
 	i = enqueue(pack(&w, tenant, NULL, &a), &w, false);
 	(void) wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));

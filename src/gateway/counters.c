@@ -27,7 +27,6 @@
 
 #include "gateway/counters.h"
 #include "guc.h"
-#include "util/hash.h"
 
 #define MW_NPARTS 16
 
@@ -82,18 +81,6 @@ mw_counters_shmem_startup(void)
 	counters = ShmemInitHash("mw counters", mw_guc_max_counters, mw_guc_max_counters, &ctl,
 							 HASH_ELEM | HASH_FUNCTION | HASH_PARTITION | HASH_FIXED_SIZE);
 	locks = GetNamedLWLockTranche("mw_counters");
-}
-
-MwKey
-mw_scope_key(Oid db, const char *tenant, const char *session)
-{
-	MwHash		h;
-
-	mw_hash_start(&h, NULL);
-	mw_hash_part(&h, &db, sizeof(db));
-	mw_hash_text(&h, tenant);
-	mw_hash_text(&h, session);
-	return mw_hash_end(&h);
 }
 
 static MwCounter *

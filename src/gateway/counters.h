@@ -30,8 +30,6 @@ typedef struct MwFigures		/* of the scope that refused */
 extern void mw_counters_shmem_request(void);
 extern void mw_counters_shmem_startup(void);
 
-extern MwKey mw_scope_key(Oid db, const char *tenant, const char *session);
-
 /* Admit in all scopes or in none */
 extern MwAdmission mw_counters_reserve(MwReservation *r, MwFigures *why);
 /* Figures without reserving, for mw_explain: false when not loaded */

@@ -26,7 +26,6 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
@@ -46,13 +45,15 @@
 
 /* ---------- sums ---------- */
 
+/* The tenant's scope names it: keyed, since pg_locks shows the tag to every role and names can be guessed */
 static void
-lock_tenant(const char *tenant)
+lock_tenant(const MwReservation *r)
 {
 	LOCKTAG		tag;
-	uint64		h = DatumGetUInt64(hash_any_extended((const unsigned char *) tenant, strlen(tenant), 0));
+	uint32		half[2];
 
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, (uint32) (h >> 32), (uint32) h, LOCK_CLASS);
+	memcpy(half, r->scopes[0].key.b, sizeof(half));
+	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, half[0], half[1], LOCK_CLASS);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
@@ -110,7 +111,7 @@ fake_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved, i
 	if (!limited)
 		return -1;
 
-	lock_tenant(call->tenant);
+	lock_tenant(&call->reserved);
 	SPI_connect();
 	for (int i = 0; i < r->nscopes; i++)
 	{
@@ -275,7 +276,7 @@ fake_book_hit(MwCall *call)
 	if (!counts)
 		return true;			/* a hit costs no tokens, and nobody counts requests */
 
-	lock_tenant(call->tenant);
+	lock_tenant(&call->reserved);
 	SPI_connect();
 	for (int i = 0; i < r->nscopes && room; i++)
 	{
@@ -493,7 +494,7 @@ fake_exchange(const MwAttempt *a)
 	}
 
 	/* the tenant's turn comes before the script moves on: waiting for it may be cancelled */
-	lock_tenant(a->tenant);
+	lock_tenant(a->reserved);
 	response = mw_script_answer(a);
 	arrives = TimestampTzPlusMilliseconds(started_at, response->delay_ms);
 	timed_out = response->delay_ms > 0 && arrives > a->deadline;

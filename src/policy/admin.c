@@ -246,15 +246,21 @@ mw_alter_tenant(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* The newest purge of a tenant, or of each; rows of an older epoch are never answers again */
+/*
+ * The newest purge of a tenant, or of each; rows of an older epoch are never
+ * answers again.  Epochs come from the clock: those of a purge that was rolled
+ * back are never given out again, though a call in its transaction may have
+ * stored an answer under it.
+ */
 static uint64
 bump_epoch(const char *tenant)
 {
 	static MwStmt stmt = {
 		"INSERT INTO mw.purge AS p (tenant, epoch)"
-		" SELECT t.tenant, 1 FROM mw.tenant AS t"
+		" SELECT t.tenant, (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::pg_catalog.int8"
+		" FROM mw.tenant AS t"
 		" WHERE t.tenant OPERATOR(pg_catalog.=) $1 OR $1 OPERATOR(pg_catalog.=) '*'"
-		" ON CONFLICT (tenant) DO UPDATE SET epoch = p.epoch OPERATOR(pg_catalog.+) 1, purged_at = pg_catalog.now()",
+		" ON CONFLICT (tenant) DO UPDATE SET epoch = GREATEST(p.epoch OPERATOR(pg_catalog.+) 1, excluded.epoch), purged_at = pg_catalog.now()",
 		1, {TEXTOID}
 	};
 	Datum		arg = CStringGetTextDatum(tenant);

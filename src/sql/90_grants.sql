@@ -56,7 +56,11 @@ $$;
 
 GRANT USAGE ON SCHEMA mw TO PUBLIC;
 
--- mw.secret is not here: nobody has a right on it
+-- mw.secret is not here: nobody has a right on it; and no policy shows its row to those that
+-- may read or write everything (pg_read_all_data, pg_write_all_data)
+ALTER TABLE mw.secret ENABLE ROW LEVEL SECURITY;
+ALTER TABLE mw.secret FORCE ROW LEVEL SECURITY;
+
 GRANT SELECT ON
 	mw.tenant, mw.tenant_grant, mw.budget, mw.model, mw.recognizer, mw.guard, mw.purge, mw.result,
 	mw.attempt, mw.spent, mw.answer, mw.cache,

@@ -106,13 +106,27 @@ limit_of(const MwPolicy *policy, const char *session, const char *unit, double o
 	return each;
 }
 
+/* Keyed, since the test double's locks show a part of it */
+static MwKey
+scope_key(const char *tenant, const char *session)
+{
+	MwHash		h;
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "scope");
+	mw_hash_part(&h, &MyDatabaseId, sizeof(MyDatabaseId));
+	mw_hash_text(&h, tenant);
+	mw_hash_text(&h, session);
+	return mw_hash_end(&h);
+}
+
 static void
 add_scope(MwCall *call, const char *session, const char *who, double tokens)
 {
 	MwReservation *r = &call->reserved;
 	MwScope    *s = &r->scopes[r->nscopes++];
 
-	s->key = mw_scope_key(MyDatabaseId, call->tenant, session);
+	s->key = scope_key(call->tenant, session);
 	s->session = session ? unconstify(char *, session) : NULL;
 	s->limit_requests = limit_of(call->policy, session, "requests", INFINITY);
 	s->limit_tokens = limit_of(call->policy, session, "tokens", tokens);

@@ -16,6 +16,7 @@
 
 #include "common/unicode_norm.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 
 #include "gateway/transport.h"
@@ -38,6 +39,16 @@ is_ascii_text(const char *s, int len)
 	return true;
 }
 
+/*
+ * Characters that are normalised in one piece.  PostgreSQL's own function sorts
+ * marks by insertion: the square of their number, and not interruptible.  A
+ * piece ends before an ASCII character, which never joins what stands before
+ * it; where none comes in time it is cut anyway, and two spellings of such a
+ * text may have two keys.
+ */
+#define NFC_PIECE		64
+#define NFC_PIECE_MAX	256
+
 /* The text in Unicode's form C, since two spellings of one letter are one prompt */
 static char *
 nfc(char *s, int len, int *newlen)
@@ -56,14 +67,27 @@ nfc(char *s, int len, int *newlen)
 	wide[n] = 0;
 	if (unicode_is_normalized_quickcheck(UNICODE_NFC, wide) == UNICODE_NORM_QC_YES)
 		return s;
-	normal = unicode_normalize(UNICODE_NFC, wide);
-	for (n = 0; normal[n]; n++)
-		;
-	out = palloc_extended((Size) n * 4 + 1, MCXT_ALLOC_HUGE);
-	for (int i = 0; i < n; i++)
+	/* a character becomes three times as long at most */
+	out = palloc_extended((Size) len * 3 + 1, MCXT_ALLOC_HUGE);
+	for (int from = 0; from < n;)
 	{
-		unicode_to_utf8(normal[i], out + at);
-		at += pg_utf_mblen(out + at);
+		int			to = from + 1;
+		pg_wchar	next;
+
+		while (to < n && to - from < NFC_PIECE_MAX && (to - from < NFC_PIECE || wide[to] >= 0x80))
+			to++;
+		next = wide[to];
+		wide[to] = 0;
+		normal = unicode_normalize(UNICODE_NFC, wide + from);
+		wide[to] = next;
+		for (int i = 0; normal[i]; i++)
+		{
+			unicode_to_utf8(normal[i], out + at);
+			at += pg_utf_mblen(out + at);
+		}
+		pfree(normal);
+		from = to;
+		CHECK_FOR_INTERRUPTS();
 	}
 	*newlen = at;
 	return (char *) out;
@@ -84,9 +108,16 @@ name_call(MwCall *call)
 		mw_hash_part(&h, &call->call_key, sizeof(MwKey));
 	else
 	{
-		mw_hash_text(&h, call->tenant);
-		mw_hash_text(&h, call->model);
-		mw_hash_part(&h, body, len);
+		/* what call_key would be, had the text been written in form C */
+		MwHash		normal;
+		MwKey		key;
+
+		mw_hash_start(&normal, NULL);
+		mw_hash_text(&normal, call->tenant);
+		mw_hash_text(&normal, call->model);
+		mw_hash_part(&normal, body, len);
+		key = mw_hash_end(&normal);
+		mw_hash_part(&h, &key, sizeof(MwKey));
 	}
 	call->cache_key = mw_hash_end(&h);
 }

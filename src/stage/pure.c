@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
@@ -279,6 +280,7 @@ mw_redact(PG_FUNCTION_ARGS)
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	for (i = 0; i < map.n; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		push_key(&st, map.entries[i].placeholder);
 		push_string(&st, WJB_VALUE, map.entries[i].value, map.entries[i].value_len);
 	}
@@ -289,6 +291,7 @@ mw_redact(PG_FUNCTION_ARGS)
 	count.byte = count.chars = 0;
 	for (i = 0; i < nspans; i++)
 	{
+		CHECK_FOR_INTERRUPTS();
 		pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 		push_int(&st, "start", chars_at(&count, spans[i].from));
 		push_int(&st, "end", chars_at(&count, spans[i].to));
@@ -302,6 +305,8 @@ mw_redact(PG_FUNCTION_ARGS)
 }
 
 /* ---------- mw_restore ---------- */
+
+#define MAX_TYPES 1024
 
 /* mw_restore(input, map) */
 Datum
@@ -334,12 +339,20 @@ mw_restore(PG_FUNCTION_ARGS)
 		}
 		if (tok != WJB_VALUE)
 			continue;
+		CHECK_FOR_INTERRUPTS();
 		if (v.type != jbvString ||
 			!mw_pii_add(&map, key, keylen, v.val.string.val, v.val.string.len))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("map has a member that is no placeholder with a text"),
 					 errhint("Placeholders look like <EMAIL_0>; use the member \"map\" of what mw_redact returned.")));
+		/* types are searched one after another; no redaction makes as many */
+		if (map.ntypes > MAX_TYPES)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("map has placeholders of too many types"),
+					 errdetail("At most %d are allowed.", MAX_TYPES),
+					 errhint("Use the member \"map\" of what mw_redact returned.")));
 	}
 	out = mw_restore_text(&map, VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input), &outlen, NULL);
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(out, outlen));

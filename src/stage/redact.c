@@ -9,10 +9,14 @@
  *
  * Of a message in JSON every string leaf is redacted, keys too, and numbers
  * that are somebody's number; what makes it a message (role, ids, names of
- * tools and parts) is left alone.
+ * tools and parts) is left alone.  Tools and the model's parameters leave for
+ * the provider too: the texts in them are redacted but for the names of tools.
+ * A value in an enum gets the placeholder that it has in the prompt, and comes
+ * back restored in the arguments of a call.
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -62,6 +66,7 @@ mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, int *new
 		int			vlen = sp[i].to - sp[i].from;
 		const char *type = sp[i].rec->type;
 
+		CHECK_FOR_INTERRUPTS();
 		switch (sp[i].rec->strategy)
 		{
 			case MW_STRATEGY_PLACEHOLDER:
@@ -130,7 +135,8 @@ static bool
 structural(const MwJsonPlace *pl)
 {
 	static const char *const of_message[] = {"role", "id", "type", "tool_call_id", "name", "status", NULL};
-	static const char *const of_part[] = {"type", "id", "tool_use_id", NULL};
+	static const char *const of_part[] = {"type", NULL};
+	static const char *const part_keys[] = {"type", "text", "id", "name", "args", "image_url", "input_audio", "file", "tool_use_id", NULL};
 	static const char *const of_call[] = {"type", "id", "name", NULL};
 	const char *key = pl->depth > 0 ? pl->path[Min(pl->depth, MW_JSON_MAX_DEPTH) - 1] : NULL;
 	const char *top = pl->depth > 0 ? pl->path[0] : NULL;
@@ -144,15 +150,48 @@ structural(const MwJsonPlace *pl)
 		return one_of(key, of_message);
 	if (top == NULL)
 		return false;
-	/* content[i].type, tool_calls[i].name, and the keys of these objects themselves */
+	/* content[i].type, tool_calls[i].name, and the known keys of these objects themselves */
 	if (pl->depth == 3 && pl->path[1] == NULL)
 	{
+		if (pl->is_key)
+			return one_of(key, part_keys);
 		if (strcmp(top, "content") == 0)
-			return pl->is_key || one_of(key, of_part);
+			return one_of(key, of_part);
 		if (strcmp(top, "tool_calls") == 0 || strcmp(top, "invalid_tool_calls") == 0)
-			return pl->is_key || one_of(key, of_call);
+			return one_of(key, of_call);
 	}
 	return false;
+}
+
+/*
+ * A file in the text, data:TYPE;base64,BYTES and nothing else: base64 is not
+ * searched, and a hit in it would break the file.  A text that only begins like
+ * one ("data: name, mail") is a text.
+ */
+static bool
+is_file(const char *s, int len)
+{
+	const char *comma;
+
+	if (len < 13 || memcmp(s, "data:", 5) != 0)
+		return false;
+	comma = memchr(s, ',', Min(len, 128));
+	if (comma == NULL || comma - s < 12 || memcmp(comma - 7, ";base64", 7) != 0)
+		return false;
+	for (const char *p = s + 5; p < comma - 7; p++)
+	{
+		/* a media type and its parameters; anything else may be somebody's */
+		if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+			  strchr("/+-.;=_", *p) != NULL))
+			return false;
+	}
+	for (const char *p = comma + 1; p < s + len; p++)
+	{
+		if (!((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+			  *p == '+' || *p == '/' || *p == '=' || *p == '-' || *p == '_' || *p == '\n' || *p == '\r'))
+			return false;
+	}
+	return true;
 }
 
 static char *
@@ -163,9 +202,7 @@ leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 	*newlen = len;
 	if (structural(place))
 		return s;
-	/* files in the text: base64 is not searched, and a hit in it would break the file */
-	if (len > 5 && memcmp(s, "data:", 5) == 0 && !place->is_key &&
-		memchr(s, ',', Min(len, 128)) != NULL)
+	if (!place->is_key && is_file(s, len))
 		return s;
 	if (la->policy == NULL)
 	{
@@ -183,6 +220,34 @@ leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 			return s;
 	}
 	return mw_redact_text(la->policy, la->map, s, len, newlen, NULL, NULL);
+}
+
+/* The texts of a tool's schema or of a parameter; NULL: reserve only, as in leaf() */
+static char *
+schema_leaf(char *s, int len, int *newlen, const MwJsonPlace *pl, void *arg)
+{
+	LeafArg    *la = arg;
+	const char *key = pl->depth > 0 ? pl->path[Min(pl->depth, MW_JSON_MAX_DEPTH) - 1] : NULL;
+
+	*newlen = len;
+	/* our own words: [i].type, [i].function.name, tool_choice.function.name, and the keys down to there */
+	if (pl->depth <= 3 && (pl->is_key || (key != NULL && (strcmp(key, "name") == 0 || strcmp(key, "type") == 0))))
+		return s;
+	if (la->policy == NULL)
+	{
+		mw_pii_reserve(la->map, s, len);
+		return s;
+	}
+	return mw_redact_text(la->policy, la->map, s, len, newlen, NULL, NULL);
+}
+
+/* One pass over tools or parameters */
+static Jsonb *
+redact_schema(const MwPolicy *policy, MwPiiMap *map, Jsonb *json)
+{
+	LeafArg		la = {policy, map};
+
+	return json == NULL ? NULL : mw_json_map(json, MW_JSON_KEYS, schema_leaf, &la);
 }
 
 /* mw_pii_reserve_message is the first pass over a message. */
@@ -221,9 +286,13 @@ redact_all(MwCall *call)
 	/* messages that mw made itself may hold placeholders too, and none may be issued twice */
 	for (i = 0; i < call->nmessages; i++)
 		mw_pii_reserve_message(&call->map, &call->messages[i]);
+	(void) redact_schema(NULL, &call->map, call->tools);
+	(void) redact_schema(NULL, &call->map, call->params);
 	for (i = 0; i < call->nmessages; i++)
 		if (call->messages[i].from_caller)
 			mw_redact_message(call->policy, &call->map, &call->messages[i]);
+	call->tools = redact_schema(call->policy, &call->map, call->tools);
+	call->params = redact_schema(call->policy, &call->map, call->params);
 }
 
 /* mw_redact_run redacts what the caller gave and goes on. */

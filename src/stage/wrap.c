@@ -8,6 +8,8 @@
  */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "mb/pg_wchar.h"
 #include "utils/memutils.h"
 
@@ -17,13 +19,21 @@
 
 #define OPEN_TAG	"<user_input>\n"
 #define CLOSE_TAG	"\n</user_input>"
-/* how far behind a bracket its name is looked for */
-#define MW_TAG_REACH 256
 
 /* The character at s[*i], decoded from an entity where it is one; moves on. */
 static uint32
 next_char(const char *s, int len, int *i)
 {
+	/* names of entities that can stand in a tag */
+	static const struct
+	{
+		const char *name;
+		uint32		c;
+	}			named[] = {
+		{"&lt;", '<'}, {"&lt", '<'}, {"&sol;", '/'}, {"&bsol;", '\\'}, {"&lowbar;", '_'}, {"&UnderBar;", '_'}, {"&nbsp;", ' '},
+		{"&Tab;", '\t'}, {"&NewLine;", '\n'}, {"&shy;", 0xad}, {"&zwj;", 0x200d}, {"&zwnj;", 0x200c}, {"&hyphen;", '-'}, {"&dash;", '-'},
+		{"&lang;", 0x27e8}, {"&langle;", 0x27e8}, {"&lsaquo;", 0x2039}, {"&laquo;", 0xab}
+	};
 	const unsigned char *p = (const unsigned char *) s + *i;
 	int			n = pg_utf_mblen(p);
 
@@ -42,6 +52,9 @@ next_char(const char *s, int len, int *i)
 
 		if (hex)
 			k++;
+		/* leading zeros are no digits, however many */
+		while (k + 1 < len && s[k] == '0' && (s[k + 1] == '0' || (hex ? isxdigit((unsigned char) s[k + 1]) : isdigit((unsigned char) s[k + 1]))))
+			k++;
 		for (; k < len && digits < 7; k++, digits++)
 		{
 			char		c = s[k] | 0x20;
@@ -59,25 +72,39 @@ next_char(const char *s, int len, int *i)
 			return v;
 		}
 	}
+	if (*p == '&')
+		for (size_t k = 0; k < lengthof(named); k++)
+		{
+			int			m = strlen(named[k].name);
+
+			if (*i - 1 + m <= len && pg_strncasecmp((const char *) p, named[k].name, m) == 0)
+			{
+				*i += m - 1;
+				return named[k].c;
+			}
+		}
 	return n == 1 ? *p : utf8_to_unicode(p);
 }
 
-/* Whether user_input, however written, follows at s[i]. */
+/*
+ * Whether user_input, however written, follows at s[i].  What may stand between
+ * its letters is skipped without a limit, and is never a bracket: so however
+ * many brackets a text has, each of its bytes is looked at a few times at most.
+ */
 static bool
 names_tag(const char *s, int len, int i)
 {
 	static const char name[] = "userinput";
-	int			stop = Min(len, i + MW_TAG_REACH);
 	int			k = 0;
 
-	while (i < stop && name[k])
+	while (i < len && name[k])
 	{
 		uint32		c = mw_fold_char(next_char(s, len, &i));
 
 		if (c == (uint32) name[k])
 			k++;
-		else if (c == 0 || c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '_' || c == '-' ||
-				 c == '/' || c == '\\' || c == 0x2215 || c == 0x2044)
+		else if (c <= ' ' || c == 0x7f || c == '_' || c == '-' || c == '/' || c == '\\' ||
+				 c == 0x2215 || c == 0x2044 || c == 0x29f8)
 			continue;			/* nothing, or what may stand between */
 		else
 			return false;
@@ -85,35 +112,47 @@ names_tag(const char *s, int len, int i)
 	return name[k] == '\0';
 }
 
+/* Less-than signs, and what looks like one */
+static bool
+is_bracket(uint32 c)
+{
+	switch (c)
+	{
+		case '<':
+		case 0x00ab:			/* quotation marks */
+		case 0x2039:
+		case 0x276e:
+		case 0x02c2:			/* letters that are drawn like it */
+		case 0x1438:
+		case 0x16b2:
+		case 0x226a:			/* much less */
+		case 0x2a9d:
+		case 0x2329:			/* angle brackets */
+		case 0x276c:
+		case 0x2770:
+		case 0x27e8:
+		case 0x27ea:
+		case 0x29fc:
+		case 0x3008:
+		case 0x300a:
+		case 0xfe3d:
+		case 0xfe3f:
+		case 0xfe64:
+		case 0xff1c:
+			return true;
+	}
+	return false;
+}
+
 /* Whether an opening bracket stands at s[i], and how long it is. */
 static int
 bracket(const char *s, int len, int i)
 {
+	int			end = i;
+
 	if (s[i] == '<')
 		return 1;
-	if (s[i] == '&')
-	{
-		static const char *const forms[] = {"&lt;", "&#60;", "&#x3c;", "&#060;", "&#x03c;", "&#60", "&#x3c", "&lt", NULL};
-		int			k;
-
-		for (k = 0; forms[k]; k++)
-		{
-			int			n = strlen(forms[k]);
-
-			if (i + n <= len && pg_strncasecmp(s + i, forms[k], n) == 0)
-				return n;
-		}
-		return 0;
-	}
-	if (i + 3 <= len)
-	{
-		/* full-width, small, and angle quotation marks */
-		if (memcmp(s + i, "\xef\xbc\x9c", 3) == 0 || memcmp(s + i, "\xef\xb9\xa4", 3) == 0 ||
-			memcmp(s + i, "\xe2\x80\xb9", 3) == 0 || memcmp(s + i, "\xe3\x80\x88", 3) == 0 ||
-			memcmp(s + i, "\xe2\x9f\xa8", 3) == 0)
-			return 3;
-	}
-	return 0;
+	return is_bracket(next_char(s, len, &end)) ? end - i : 0;
 }
 
 /* mw_guard_wrap wraps a text. */
@@ -143,7 +182,8 @@ mw_guard_wrap(const char *s, int len, int *newlen)
 		mw_block_load(&blk, s + at, len - at);
 		mask = mw_block_either(&blk, '<', '&');
 		if (mw_block_high(&blk))
-			mask |= mw_block_range(&blk, 0xe2, 0xe3) | mw_block_range(&blk, 0xef, 0xef);
+			mask |= mw_block_range(&blk, 0xc2, 0xc2) | mw_block_range(&blk, 0xcb, 0xcb) |
+				mw_block_range(&blk, 0xe1, 0xe3) | mw_block_range(&blk, 0xef, 0xef);
 		while (mask)
 		{
 			int			i = at + pg_rightmost_one_pos64(mask);
