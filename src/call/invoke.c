@@ -55,6 +55,13 @@ hand_out_nothing(Outcome *out, const MwCall *call, const char *status)
 			 errhidecontext(true)));
 }
 
+static void
+hand_out_jsonb(Outcome *out, const Jsonb *result)
+{
+	out->value = PointerGetDatum(MemoryContextAlloc(out->outer, VARSIZE(result)));
+	memcpy(DatumGetPointer(out->value), result, VARSIZE(result));
+}
+
 /* A result, kept or new: its placeholders are put back, and it leaves the call's memory */
 static void
 hand_out(Outcome *out, MwCall *call, Jsonb *result)
@@ -73,8 +80,23 @@ hand_out(Outcome *out, MwCall *call, Jsonb *result)
 			out->isnull = true;
 		return;
 	}
-	out->value = PointerGetDatum(MemoryContextAlloc(out->outer, VARSIZE(result)));
-	memcpy(DatumGetPointer(out->value), result, VARSIZE(result));
+	hand_out_jsonb(out, result);
+}
+
+/* The answer of a run that is not kept: the values are put back first, and a result is made once if at all */
+static void
+hand_out_answer(Outcome *out, MwCall *call)
+{
+	MwAnswer   *answer = call->answer;
+
+	if (answer->text != NULL && call->map.n > 0)
+		answer->text = mw_restore_text(&call->map, answer->text, answer->len, &answer->len, NULL);
+	if (!out->as_text)
+		hand_out_jsonb(out, mw_result_make(call));
+	else if (answer->text == NULL)
+		hand_out_text(out, "", 0);
+	else
+		hand_out_text(out, answer->text, answer->len);
 }
 
 static void
@@ -101,23 +123,15 @@ run(MwCall *call, const MwInvokeArgs *args, Outcome *out)
 
 	mw_pipeline_run(call);
 
-	if (out->as_text && !call->request_named)
+	/* what stands in tool calls is restored leaf by leaf */
+	if (!call->request_named && call->answer->ntool_calls == 0)
 	{
-		MwAnswer   *answer = call->answer;
-
-		if (answer->ntool_calls > 0)
-			hand_out_nothing(out, call, "tool_calls");
-		else if (answer->text == NULL)
-			hand_out_text(out, "", 0);
-		else if (call->map.n == 0)
-			hand_out_text(out, answer->text, answer->len);
-		else
-		{
-			int			len = answer->len;
-			char	   *text = mw_restore_text(&call->map, answer->text, answer->len, &len, NULL);
-
-			hand_out_text(out, text, len);
-		}
+		hand_out_answer(out, call);
+		return;
+	}
+	if (!call->request_named && out->as_text)
+	{
+		hand_out_nothing(out, call, "tool_calls");
 		return;
 	}
 

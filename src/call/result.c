@@ -39,9 +39,11 @@ MwKey
 mw_request_fingerprint(const MwCall *call, const MwInvokeArgs *args)
 {
 	MwHash		h;
+	bool		tightened[2] = {call->redact && !call->policy->redact, call->guardrail && !call->policy->guardrail};
 
 	mw_hash_start(&h, mw_database_key());
 	mw_hash_text(&h, "fingerprint 1");
+	mw_hash_part(&h, tightened, sizeof(tightened)); /* what this caller asked for beyond the tenant's rules is sent otherwise */
 	mw_hash_text(&h, GetUserNameFromId(GetUserId(), false));
 	mw_hash_text(&h, args->session);
 	mw_hash_part(&h, args->prompt, args->prompt_len);
@@ -125,117 +127,120 @@ mw_result_store(MwCall *call, const MwKey *fingerprint, Jsonb *result)
 
 /* ---------- making ---------- */
 
+/*
+ * A result is put together as a tree of values in place and converted once.
+ * Nothing sorts the members here, so they are put in jsonb's own order, shorter
+ * keys first: to push them one by one took a fifth of a cache hit.
+ */
 static void
-push_key(JsonbParseState **state, const char *name)
+begin_object(JsonbValue *v, JsonbPair *room)
 {
-	JsonbValue	key;
-
-	key.type = jbvString;
-	key.val.string.val = unconstify(char *, name);
-	key.val.string.len = strlen(name);
-	pushJsonbValue(state, WJB_KEY, &key);
+	v->type = jbvObject;
+	v->val.object.nPairs = 0;
+	v->val.object.pairs = room;
 }
 
 static void
-push_text(JsonbParseState **state, const char *name, const char *s, int len)
+begin_array(JsonbValue *v, JsonbValue *room)
 {
+	v->type = jbvArray;
+	v->val.array.nElems = 0;
+	v->val.array.elems = room;
+	v->val.array.rawScalar = false;
+}
+
+static JsonbValue *
+add(JsonbValue *array)
+{
+	return &array->val.array.elems[array->val.array.nElems++];
+}
+
+static void
+set_text(JsonbValue *v, const char *s, int len)
+{
+	v->type = jbvString;
+	v->val.string.val = unconstify(char *, s);
+	v->val.string.len = len;
+}
+
+static void
+set_string(JsonbValue *v, const char *s)
+{
+	set_text(v, s, strlen(s));
+}
+
+static void
+set_int(JsonbValue *v, int64 n)
+{
+	v->type = jbvNumeric;
+	v->val.numeric = int64_to_numeric(n);
+}
+
+/* The value of a new member */
+static JsonbValue *
+put(JsonbValue *object, const char *name)
+{
+	JsonbPair  *pair = &object->val.object.pairs[object->val.object.nPairs++];
+
+	set_string(&pair->key, name);
+	Assert(object->val.object.nPairs == 1 ||
+		   pair[-1].key.val.string.len < pair->key.val.string.len ||
+		   (pair[-1].key.val.string.len == pair->key.val.string.len &&
+			memcmp(pair[-1].key.val.string.val, name, pair->key.val.string.len) < 0));
+	return &pair->value;
+}
+
+/* A jsonb as a tree, to stand in one */
+static JsonbValue *
+tree_of(Jsonb *json)
+{
+	JsonbIterator *it = JsonbIteratorInit(&json->root);
+	JsonbIteratorToken tok;
+	JsonbParseState *state = NULL;
 	JsonbValue	v;
+	JsonbValue *tree = NULL;
 
-	push_key(state, name);
-	v.type = jbvString;
-	v.val.string.val = unconstify(char *, s);
-	v.val.string.len = len;
-	pushJsonbValue(state, WJB_VALUE, &v);
+	while ((tok = JsonbIteratorNext(&it, &v, false)) != WJB_DONE)
+		tree = pushJsonbValue(&state, tok, tok < WJB_BEGIN_ARRAY ? &v : NULL);
+	return tree;
 }
 
+/* The calls whose arguments are an object (invalid: those whose are not) */
 static void
-push_string(JsonbParseState **state, const char *name, const char *s)
+set_tool_calls(JsonbValue *v, const MwAnswer *answer, bool invalid)
 {
-	push_text(state, name, s, strlen(s));
-}
-
-static void
-push_int(JsonbParseState **state, const char *name, int64 n)
-{
-	JsonbValue	v;
-
-	push_key(state, name);
-	v.type = jbvNumeric;
-	v.val.numeric = DatumGetNumeric(DirectFunctionCall1(int8_numeric, Int64GetDatum(n)));
-	pushJsonbValue(state, WJB_VALUE, &v);
-}
-
-static void
-push_null(JsonbParseState **state, const char *name)
-{
-	JsonbValue	v;
-
-	push_key(state, name);
-	v.type = jbvNull;
-	pushJsonbValue(state, WJB_VALUE, &v);
-}
-
-/* The calls whose arguments are an object (invalid: those whose are not), as an array under a key */
-static void
-push_tool_calls(JsonbParseState **state, const char *name, const MwAnswer *answer, bool invalid)
-{
-	push_key(state, name);
-	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
+	begin_array(v, palloc(sizeof(JsonbValue) * answer->ntool_calls));
 	for (int i = 0; i < answer->ntool_calls; i++)
 	{
 		MwToolCall *tool = &answer->tool_calls[i];
+		JsonbValue *one;
 
 		if ((tool->args == NULL) != invalid)
 			continue;
-		pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-		push_string(state, "id", tool->id != NULL ? tool->id : "");
+		one = add(v);
+		begin_object(one, palloc(sizeof(JsonbPair) * 3));
+		set_string(put(one, "id"), tool->id != NULL ? tool->id : "");
 		if (invalid)
-			push_string(state, "args", tool->raw_args != NULL ? tool->raw_args : "");
+			set_string(put(one, "args"), tool->raw_args != NULL ? tool->raw_args : "");
 		else
-		{
-			JsonbValue	args;
-
-			args.type = jbvBinary;
-			args.val.binary.data = &tool->args->root;
-			args.val.binary.len = VARSIZE(tool->args) - VARHDRSZ;
-			push_key(state, "args");
-			pushJsonbValue(state, WJB_VALUE, &args);
-		}
-		push_string(state, "name", tool->name != NULL ? tool->name : "");
-		pushJsonbValue(state, WJB_END_OBJECT, NULL);
+			*put(one, "args") = *tree_of(tool->args);
+		set_string(put(one, "name"), tool->name != NULL ? tool->name : "");
 	}
-	pushJsonbValue(state, WJB_END_ARRAY, NULL);
 }
 
 static void
-push_notices(JsonbParseState **state, const MwCall *call)
+set_notices(JsonbValue *v, const MwCall *call)
 {
 	ListCell   *lc;
-	JsonbValue	v;
 
-	push_key(state, "notices");
-	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
-	v.type = jbvString;
+	begin_array(v, palloc(sizeof(JsonbValue) * (list_length(call->notices) + 2)));
 	foreach(lc, call->notices)
-	{
-		v.val.string.val = lfirst(lc);
-		v.val.string.len = strlen(v.val.string.val);
-		pushJsonbValue(state, WJB_ELEM, &v);
-	}
+		set_string(add(v), lfirst(lc));
 	if (call->guard_logged)
-	{
-		v.val.string.val = "a guard in mode log matched";
-		v.val.string.len = strlen(v.val.string.val);
-		pushJsonbValue(state, WJB_ELEM, &v);
-	}
+		set_string(add(v), "a guard in mode log matched");
 	if (call->answer->finish != NULL && strcmp(call->answer->finish, "length") == 0)
-	{
-		v.val.string.val = psprintf("the answer was cut off at max_tokens (" INT64_FORMAT ")",
-									call->send_max_tokens);
-		v.val.string.len = strlen(v.val.string.val);
-		pushJsonbValue(state, WJB_ELEM, &v);
-	}
-	pushJsonbValue(state, WJB_END_ARRAY, NULL);
+		set_string(add(v), psprintf("the answer was cut off at max_tokens (" INT64_FORMAT ")",
+									call->send_max_tokens));
 }
 
 static const char *
@@ -255,10 +260,6 @@ cache_word(MwCacheStatus cache)
 	return "off";
 }
 
-/*
- * Keys are pushed in jsonb's own order, shorter ones first: sorting them was a
- * third of the time of a cache hit.
- */
 Jsonb *
 mw_result_make(MwCall *call)
 {
@@ -266,11 +267,19 @@ mw_result_make(MwCall *call)
 		MW_STAGE_CACHE, MW_STAGE_MODEL, MW_STAGE_RETRY, MW_STAGE_BUDGET, MW_STAGE_REDACT, MW_STAGE_GUARDRAIL
 	};
 	const MwAnswer *answer = call->answer;
-	JsonbParseState *state = NULL;
 	const char *text = answer->text != NULL ? answer->text : "";
 	int			len = answer->text != NULL ? answer->len : 0;
 	bool		paid = call->cache != MW_CACHE_HIT && call->cache != MW_CACHE_SHARED;
 	int			ninvalid = 0;
+	JsonbValue	result;
+	JsonbPair	result_room[12];
+	JsonbValue *usage;
+	JsonbPair	usage_room[3];
+	JsonbValue *timings;
+	JsonbPair	timings_room[MW_NSTAGES];
+	JsonbValue *messages;
+	JsonbValue	message;
+	JsonbPair	message_room[4];
 
 	for (int i = 0; i < answer->ntool_calls; i++)
 	{
@@ -278,49 +287,45 @@ mw_result_make(MwCall *call)
 			ninvalid++;
 	}
 
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_null(&state, "cost");
-	push_string(&state, "cache", cache_word(call->cache));
-	push_string(&state, "model", call->model);
+	begin_object(&result, result_room);
+	put(&result, "cost")->type = jbvNull;
+	set_string(put(&result, "cache"), cache_word(call->cache));
+	set_string(put(&result, "model"), call->model);
 
 	/* of this run: an answer out of the cache cost no tokens */
-	push_key(&state, "usage");
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_int(&state, "input_tokens", paid ? answer->usage.input_tokens : 0);
-	push_int(&state, "total_tokens", paid ? answer->usage.input_tokens + answer->usage.output_tokens : 0);
-	push_int(&state, "output_tokens", paid ? answer->usage.output_tokens : 0);
-	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+	usage = put(&result, "usage");
+	begin_object(usage, usage_room);
+	set_int(put(usage, "input_tokens"), paid ? answer->usage.input_tokens : 0);
+	set_int(put(usage, "total_tokens"), paid ? answer->usage.input_tokens + answer->usage.output_tokens : 0);
+	set_int(put(usage, "output_tokens"), paid ? answer->usage.output_tokens : 0);
 
-	push_text(&state, "output", text, len);
-	push_string(&state, "run_id",
-				DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&call->run_id))));
-	push_string(&state, "status", answer->ntool_calls > 0 ? "tool_calls" : "completed");
-	push_notices(&state, call);
+	set_text(put(&result, "output"), text, len);
+	set_string(put(&result, "run_id"),
+			   DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&call->run_id))));
+	set_string(put(&result, "status"), answer->ntool_calls > 0 ? "tool_calls" : "completed");
+	set_notices(put(&result, "notices"), call);
 
-	push_key(&state, "timings");
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
+	timings = put(&result, "timings");
+	begin_object(timings, timings_room);
 	StaticAssertStmt(lengthof(timed) == MW_NSTAGES, "every stage is timed");
 	for (int i = 0; i < lengthof(timed); i++)
-		push_int(&state, mw_stages[timed[i]].name, call->stage_us[timed[i]]);
-	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
+		set_int(put(timings, mw_stages[timed[i]].name), call->stage_us[timed[i]]);
 
-	push_key(&state, "messages");
-	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
-	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_string(&state, "role", "assistant");
-	push_text(&state, "content", text, len);
+	messages = put(&result, "messages");
+	begin_array(messages, &message);
+	begin_object(add(messages), message_room);
+	set_string(put(&message, "role"), "assistant");
+	set_text(put(&message, "content"), text, len);
 	if (answer->ntool_calls > ninvalid)
-		push_tool_calls(&state, "tool_calls", answer, false);
+		set_tool_calls(put(&message, "tool_calls"), answer, false);
 	if (ninvalid > 0)
-		push_tool_calls(&state, "invalid_tool_calls", answer, true);
-	pushJsonbValue(&state, WJB_END_OBJECT, NULL);
-	pushJsonbValue(&state, WJB_END_ARRAY, NULL);
+		set_tool_calls(put(&message, "invalid_tool_calls"), answer, true);
 
-	push_string(&state, "request_id", call->request_id);
+	set_string(put(&result, "request_id"), call->request_id);
 	if (answer->ntool_calls > 0)
-		push_tool_calls(&state, "tool_calls", answer, false);
+		set_tool_calls(put(&result, "tool_calls"), answer, false);
 
-	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
+	return JsonbValueToJsonb(&result);
 }
 
 /* ---------- restoring ---------- */

@@ -182,17 +182,21 @@ mw_flights_queued(MwGate *gate)
 	}
 	LWLockRelease(mw_shared->lock);
 
+	MemoryContextSwitchTo(old);
+
+	/* one after another: each may join those before it */
 	foreach(lc, taken)
 	{
 		MwFlight   *f = lfirst(lc);
 
+		old = MemoryContextSwitchTo(mw_flight_context());
 		flights = lappend(flights, f);
+		MemoryContextSwitchTo(old);
 		f->reply.retry_after_ms = -1;
 		if (f->w->work != MW_WORK_CALL || !mw_share_join(f))
 			todo = lappend(todo, f);
 	}
 	list_free(taken);
-	MemoryContextSwitchTo(old);
 	return todo;
 }
 

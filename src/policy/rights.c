@@ -151,10 +151,9 @@ static bool
 read_may(Oid role, const char *tenant)
 {
 	static MwStmt stmt = {
-		"SELECT g.grantee::pg_catalog.oid FROM mw.tenant_grant AS g"
-		" WHERE (g.tenant OPERATOR(pg_catalog.=) $1 OR g.tenant OPERATOR(pg_catalog.=) '*')"
-		" AND EXISTS (SELECT FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1)"
-		" UNION ALL SELECT 0 FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1",
+		"SELECT g.grantee::pg_catalog.oid FROM mw.tenant AS t LEFT JOIN mw.tenant_grant AS g"
+		" ON g.tenant OPERATOR(pg_catalog.=) $1 OR g.tenant OPERATOR(pg_catalog.=) '*'"
+		" WHERE t.tenant OPERATOR(pg_catalog.=) $1",
 		1, {TEXTOID}
 	};
 	Datum		arg = CStringGetTextDatum(tenant);
@@ -172,9 +171,10 @@ read_may(Oid role, const char *tenant)
 		grantees[i] = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
 	}
 
-	/* the row of 0 says that the tenant exists, which is enough for a superuser */
+	/* any row says that the tenant exists, which is enough for a superuser; one alone may have no grantee */
+	may = n > 0 && superuser_arg(role);
 	for (uint64 i = 0; i < n && !may; i++)
-		may = OidIsValid(grantees[i]) ? has_privs_of_role(role, grantees[i]) : superuser_arg(role);
+		may = OidIsValid(grantees[i]) && has_privs_of_role(role, grantees[i]);
 	SPI_finish();
 	return may;
 }

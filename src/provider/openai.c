@@ -461,7 +461,8 @@ const MwProvider mw_provider_openai = {
 	.encode = openai_encode,
 	.auth_header = openai_auth_header,
 	.outcome = mw_openai_outcome,
-	.decode = mw_openai_decode
+	.decode = mw_openai_decode,
+	.decode_stored = mw_openai_decode_stored
 };
 
 /* The test double answers in the same format. */
@@ -471,5 +472,6 @@ const MwProvider mw_provider_fake = {
 	.encode = openai_encode,
 	.auth_header = openai_auth_header,
 	.outcome = mw_openai_outcome,
-	.decode = mw_openai_decode
+	.decode = mw_openai_decode,
+	.decode_stored = mw_openai_decode_stored
 };

@@ -1,7 +1,7 @@
 /*
  * openai.h - between the files of the OpenAI adapter: openai.c writes requests,
- * openai_read.c finds what an answer holds, openai_answer.c says what it is, and
- * error_text.c makes a stranger's words fit to be shown.
+ * openai_read.c finds what an answer holds, openai_answer.c says what it is,
+ * openai_plain.c does both for the plain ones that are stored, and error_text.c makes a stranger's words fit to be shown.
  */
 #ifndef MW_OPENAI_H
 #define MW_OPENAI_H
@@ -78,6 +78,9 @@ extern const char *mw_openai_read(MwOpenaiReader *r, const char *body, int len);
 /* openai_answer.c */
 extern void mw_openai_outcome(const char *body, int len, int http_status, MwOutcome *out);
 extern MwAnswer *mw_openai_decode(const char *body, int len);
+
+/* openai_plain.c */
+extern MwAnswer *mw_openai_decode_stored(const char *body, int len);
 
 /*
  * error_text.c: append to dst (size bytes in all, NUL terminated) what of s can

@@ -48,6 +48,9 @@ typedef struct MwProvider
 
 	/* Decode a usable body in the current context; raises MW405. */
 	MwAnswer   *(*decode) (const char *body, int len);
+
+	/* The same for a body whose outcome was cacheable; its usage is of no interest. */
+	MwAnswer   *(*decode_stored) (const char *body, int len);
 } MwProvider;
 
 extern const MwProvider mw_provider_openai;

@@ -12,7 +12,7 @@ COMMENT ON TABLE mw.secret IS 'the key of this database (32 bytes): fingerprints
 SELECT pg_catalog.pg_extension_config_dump('mw.secret', '');
 
 CREATE TABLE mw.tenant (
-	tenant text PRIMARY KEY CHECK (tenant <> '' AND tenant <> '*' AND octet_length(tenant) <= 255),
+	tenant text COLLATE "C" PRIMARY KEY CHECK (tenant <> '' AND tenant <> '*' AND octet_length(tenant) <= 255),
 	settings jsonb NOT NULL DEFAULT '{}',
 	created_at timestamptz NOT NULL DEFAULT now()
 );
@@ -21,7 +21,7 @@ SELECT pg_catalog.pg_extension_config_dump('mw.tenant', '');
 
 -- no foreign key to mw.tenant: '*' grants all tenants
 CREATE TABLE mw.tenant_grant (
-	tenant text NOT NULL,
+	tenant text COLLATE "C" NOT NULL,
 	grantee regrole NOT NULL,
 	PRIMARY KEY (tenant, grantee)
 );
@@ -29,8 +29,8 @@ COMMENT ON TABLE mw.tenant_grant IS 'which roles may act for a tenant; ''*'' is 
 SELECT pg_catalog.pg_extension_config_dump('mw.tenant_grant', 'WHERE grantee::oid IN (SELECT oid FROM pg_catalog.pg_roles)');
 
 CREATE TABLE mw.budget (
-	tenant text NOT NULL REFERENCES mw.tenant ON DELETE CASCADE,
-	session text,					-- NULL: the tenant as a whole, '*': each session
+	tenant text COLLATE "C" NOT NULL REFERENCES mw.tenant ON DELETE CASCADE,
+	session text COLLATE "C",					-- NULL: the tenant as a whole, '*': each session
 	unit text NOT NULL CHECK (unit IN ('requests', 'tokens')),
 	per text NOT NULL DEFAULT 'forever' CHECK (per IN ('forever')),
 	amount numeric NOT NULL CHECK (amount >= 0),
@@ -41,7 +41,7 @@ COMMENT ON TABLE mw.budget IS 'limits; what is used of them stands in mw.budget_
 SELECT pg_catalog.pg_extension_config_dump('mw.budget', '');
 
 CREATE TABLE mw.model (
-	tenant text NOT NULL DEFAULT '*',
+	tenant text COLLATE "C" NOT NULL DEFAULT '*',
 	model text NOT NULL CHECK (model <> ''),
 	settings jsonb NOT NULL DEFAULT '{}',
 	PRIMARY KEY (tenant, model)
@@ -50,7 +50,7 @@ COMMENT ON TABLE mw.model IS 'catalogue of models: context and answer sizes';
 SELECT pg_catalog.pg_extension_config_dump('mw.model', '');
 
 CREATE TABLE mw.recognizer (
-	tenant text NOT NULL DEFAULT '*',
+	tenant text COLLATE "C" NOT NULL DEFAULT '*',
 	pii_type text NOT NULL CHECK (pii_type ~ '^[A-Z][A-Z0-9_]{0,62}$'),
 	pattern text NOT NULL,
 	validator text,
@@ -66,7 +66,7 @@ COMMENT ON TABLE mw.recognizer IS 'what personal data looks like; a tenant''s ro
 SELECT pg_catalog.pg_extension_config_dump('mw.recognizer', 'WHERE NOT builtin');
 
 CREATE TABLE mw.guard (
-	tenant text NOT NULL DEFAULT '*',
+	tenant text COLLATE "C" NOT NULL DEFAULT '*',
 	guard text NOT NULL CHECK (guard <> ''),
 	pattern text NOT NULL,
 	category text NOT NULL DEFAULT 'injection',
@@ -80,7 +80,7 @@ SELECT pg_catalog.pg_extension_config_dump('mw.guard', 'WHERE NOT builtin');
 
 -- A purge is a fact that look-ups honour at once; the gateway deletes rows later.
 CREATE TABLE mw.purge (
-	tenant text NOT NULL,
+	tenant text COLLATE "C" NOT NULL,
 	epoch bigint NOT NULL,
 	purged_at timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (tenant)
@@ -89,10 +89,10 @@ COMMENT ON TABLE mw.purge IS 'the newest purge of a tenant''s cache; rows of an 
 SELECT pg_catalog.pg_extension_config_dump('mw.purge', '');
 
 CREATE TABLE mw.result (
-	tenant text NOT NULL,
-	request_id text NOT NULL,
+	tenant text COLLATE "C" NOT NULL,
+	request_id text COLLATE "C" NOT NULL,
 	fingerprint bytea NOT NULL,
-	session text,
+	session text COLLATE "C",
 	result jsonb NOT NULL,			-- placeholders only; restored from the current caller's own prompt
 	created_at timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (tenant, request_id)
@@ -103,12 +103,12 @@ SELECT pg_catalog.pg_extension_config_dump('mw.result', '');
 -- ---------- written by the gateway ----------
 
 CREATE TABLE mw.attempt (
-	tenant text NOT NULL,
+	tenant text COLLATE "C" NOT NULL,
 	run_id uuid NOT NULL,
 	call integer NOT NULL,
 	attempt integer NOT NULL,
-	session text,
-	request_id text NOT NULL,
+	session text COLLATE "C",
+	request_id text COLLATE "C" NOT NULL,
 	request_named boolean NOT NULL,
 	turn integer NOT NULL,
 	purpose text NOT NULL,
@@ -138,8 +138,8 @@ SELECT pg_catalog.pg_extension_config_dump('mw.attempt', '');
 
 -- kept sums, so that the first call after a restart need not add up the ledger
 CREATE TABLE mw.spent (
-	tenant text NOT NULL,
-	session text NOT NULL DEFAULT '',	-- '': the tenant as a whole (a session's name is never empty)
+	tenant text COLLATE "C" NOT NULL,
+	session text COLLATE "C" NOT NULL DEFAULT '',	-- '': the tenant as a whole (a session's name is never empty)
 	requests bigint NOT NULL DEFAULT 0,
 	tokens bigint NOT NULL DEFAULT 0,
 	excess_tokens bigint NOT NULL DEFAULT 0,	-- billed above what had been reserved
@@ -149,8 +149,8 @@ COMMENT ON TABLE mw.spent IS 'what each tenant and session has used, kept with e
 SELECT pg_catalog.pg_extension_config_dump('mw.spent', '');
 
 CREATE TABLE mw.answer (
-	tenant text NOT NULL,
-	request_id text NOT NULL,
+	tenant text COLLATE "C" NOT NULL,
+	request_id text COLLATE "C" NOT NULL,
 	call_key bytea NOT NULL,
 	nth integer NOT NULL,
 	usable boolean NOT NULL,
@@ -162,7 +162,7 @@ COMMENT ON TABLE mw.answer IS 'recorded answers of calls with a request_id: what
 SELECT pg_catalog.pg_extension_config_dump('mw.answer', '');
 
 CREATE TABLE mw.cache (
-	tenant text NOT NULL,
+	tenant text COLLATE "C" NOT NULL,
 	key bytea NOT NULL,
 	model text NOT NULL,
 	epoch bigint NOT NULL,

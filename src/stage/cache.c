@@ -27,15 +27,21 @@
 #include "util/faults.h"
 #include "util/hash.h"
 #include "util/json.h"
+#include "util/scan.h"
 
 #define SCHEMA_VERSION 1		/* of what is hashed below; raise it when that changes */
 
 static bool
 is_ascii_text(const char *s, int len)
 {
-	for (int i = 0; i < len; i++)
-		if (IS_HIGHBIT_SET(s[i]))
+	for (int i = 0; i < len; i += MW_BLOCK)
+	{
+		MwBlock		blk;
+
+		mw_block_load(&blk, s + i, Min(len - i, MW_BLOCK));
+		if (mw_block_high(&blk) != 0)
 			return false;
+	}
 	return true;
 }
 
@@ -157,7 +163,7 @@ look_up(MwCall *call)
 	stored = call->transport->cached(call);
 	if (!stored.found)
 		return false;
-	answer = call->provider->decode(stored.body, stored.body_len);
+	answer = call->provider->decode_stored(stored.body, stored.body_len);
 	if (!fits(call, answer))
 		return false;
 	memset(&answer->usage, 0, sizeof(answer->usage));

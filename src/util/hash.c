@@ -3,7 +3,8 @@
  *
  * Every part is written as its length (8 bytes, little endian) and its bytes,
  * an absent one as a length that no text can have, so that ("ab", "c") and
- * ("a", "bc") and (NULL, "") never meet.  No state outlives a call.
+ * ("a", "bc") and (NULL, "") never meet.  No state outlives a call; libsodium
+ * itself is made ready when mw is loaded.
  */
 #include "postgres.h"
 
@@ -15,9 +16,6 @@
 void
 mw_hash_start(MwHash *h, const uint8 *key32)
 {
-	/* picks the implementation for this CPU; cheap and idempotent */
-	if (sodium_init() < 0)
-		elog(ERROR, "could not initialize libsodium");
 	crypto_generichash_init(h, key32, key32 ? 32 : 0, sizeof(MwKey));
 }
 
@@ -25,15 +23,17 @@ mw_hash_start(MwHash *h, const uint8 *key32)
 void
 mw_hash_part(MwHash *h, const void *p, size_t len)
 {
-	uint8		prefix[8];
+	uint8		part[8 + 120];		/* a short part goes in with its length, at the price of one */
 	uint64		n = p ? (uint64) len : MW_ABSENT_PART;
-	int			i;
+	size_t		with = p && len <= sizeof(part) - 8 ? len : 0;
 
-	for (i = 0; i < 8; i++)
-		prefix[i] = (uint8) (n >> (8 * i));
-	crypto_generichash_update(h, prefix, sizeof(prefix));
-	if (p && len > 0)
-		crypto_generichash_update(h, p, len);
+	for (int i = 0; i < 8; i++)
+		part[i] = (uint8) (n >> (8 * i));
+	if (with > 0)
+		memcpy(part + 8, p, with);
+	crypto_generichash_update(h, part, 8 + with);
+	if (p && len > with)
+		crypto_generichash_update(h, (const uint8 *) p + with, len - with);
 }
 
 /* mw_hash_text adds a C string or, for NULL, an absent part. */

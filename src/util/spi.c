@@ -8,7 +8,10 @@
  * when a role gains or loses BYPASSRLS or SUPERUSER under a saved plan, so a
  * change in pg_authid makes all plans stale here.  A stale or evicted plan may
  * still be running further up the stack (a policy calls may_act, which reads),
- * so it is retired and freed when the transaction ends.
+ * so it is retired and freed when the transaction ends.  What is read as the caller
+ * is found by index: columns with callers' text have no statistics, for which
+ * the planner would take a bitmap, at twice the price of an index scan, and a
+ * generic plan of a small table would go on scanning it while it grows.
  *
  * Search path.  Statements are written qualified, but operators and functions
  * in them resolve through search_path, and a plan is redone when the path is
@@ -46,6 +49,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 #include "utils/rls.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -230,6 +234,31 @@ plan_for(MwStmt *stmt)
 	return p->plan;
 }
 
+/*
+ * Planning, and planning again, happens inside SPI's execution; it is told what
+ * it may use where it is about to happen.  A message that comes in between is
+ * missed: that plan is only slower.
+ */
+static bool
+is_planned(SPIPlanPtr plan)
+{
+	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
+
+	return source->is_valid && source->gplan != NULL && source->gplan->is_valid;
+}
+
+static void
+plan_by_index(Pinned *p)
+{
+	static const char *const avoided[] = {"enable_bitmapscan", "enable_seqscan"};
+
+	if (p->guc_level == 0)
+		p->guc_level = NewGUCNestLevel();
+	for (int i = 0; i < lengthof(avoided); i++)
+		(void) set_config_option(avoided[i], "off", PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
 static uint64
 run(MwStmt *stmt, MwAs as, Datum *values, const char *nulls, bool read_only, long limit)
 {
@@ -247,6 +276,8 @@ run(MwStmt *stmt, MwAs as, Datum *values, const char *nulls, bool read_only, lon
 	pin(&pinned);
 
 	plan = plan_for(stmt);
+	if (as == MW_AS_CALLER && read_only && !is_planned(plan))
+		plan_by_index(&pinned);
 	snapshot = IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot();
 	rc = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, read_only, true, limit);
 	if (rc < 0)
