@@ -22,6 +22,7 @@
 #include "call/call.h"
 #include "gateway/claims.h"
 #include "policy/policy.h"
+#include "util/faults.h"
 #include "util/hash.h"
 
 /* pg_advisory_lock uses 1 and 2; this is "mw" */
@@ -60,4 +61,5 @@ mw_claim_request(MwCall *call)
 		lock_key(&key);
 	else
 		mw_claims_take(&key);
+	mw_fault("idem_claim");
 }

@@ -24,6 +24,7 @@
 
 #include "call/call.h"
 #include "stage/redact.h"
+#include "util/faults.h"
 #include "util/json.h"
 
 typedef struct Outcome
@@ -170,10 +171,12 @@ invoke(FunctionCallInfo fcinfo, bool as_text)
 	{
 		mw_invoke_args(fcinfo, &args);
 		args.function = as_text ? "mw_ask()" : "mw_invoke()";
+		mw_fault("args");
 		call = mw_call_make(&args, MW_USE_RUN);
 		mw_call_enter(call->tenant);
 		MemoryContextSwitchTo(call->cxt);
 		run(call, &args, &out);
+		mw_fault("return");
 		MemoryContextSwitchTo(out.outer);
 		mw_call_leave();
 	}

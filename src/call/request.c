@@ -194,9 +194,9 @@ make_run_id(pg_uuid_t *id)
 
 /*
  * A request_id that mw makes is mw-RUN_ID-TAG, the tag being keyed with the
- * database's secret.  So one that comes back from a caller is known without a
- * look-up, in whatever database the dump was restored, and nobody's own ids
- * are refused because they look similar.
+ * tenant's name and the database's secret.  So one that comes back from a caller
+ * is known without a look-up, in whatever database the dump was restored, and
+ * nobody's own ids are refused because they look similar.
  */
 #define MADE_PREFIX		"mw-"
 #define UUID_CHARS		36
@@ -206,26 +206,22 @@ make_run_id(pg_uuid_t *id)
 static const char hex[] = "0123456789abcdef";
 
 static void
-append_tag(char *to, const char *tenant, const char *id, int len)
+append_tag(char *to, const MwPolicy *policy, const char *id, int len)
 {
-	MwHash		h;
-	MwKey		key;
+	unsigned char tag[crypto_shorthash_BYTES];
 
-	mw_hash_start(&h, mw_database_key());
-	mw_hash_text(&h, "request_id");
-	mw_hash_text(&h, tenant);
-	mw_hash_part(&h, id, len);
-	key = mw_hash_end(&h);
-	for (int i = 0; i < TAG_CHARS / 2; i++)
+	StaticAssertStmt(sizeof(MwKey) == crypto_shorthash_KEYBYTES && TAG_CHARS == 2 * crypto_shorthash_BYTES, "SipHash fits");
+	crypto_shorthash(tag, (const unsigned char *) id, len, policy->tag_key.b);
+	for (int i = 0; i < crypto_shorthash_BYTES; i++)
 	{
-		*to++ = hex[key.b[i] >> 4];
-		*to++ = hex[key.b[i] & 15];
+		*to++ = hex[tag[i] >> 4];
+		*to++ = hex[tag[i] & 15];
 	}
 	*to = '\0';
 }
 
 static char *
-make_request_id(const char *tenant, const pg_uuid_t *run_id)
+make_request_id(const MwPolicy *policy, const pg_uuid_t *run_id)
 {
 	char	   *id = palloc(MADE_LEN + 1);
 	char	   *p = id;
@@ -240,18 +236,18 @@ make_request_id(const char *tenant, const pg_uuid_t *run_id)
 		*p++ = hex[run_id->data[i] & 15];
 	}
 	*p++ = '-';
-	append_tag(p, tenant, id, p - id);
+	append_tag(p, policy, id, p - id);
 	return id;
 }
 
 static void
-refuse_made_id(const char *tenant, const char *id)
+refuse_made_id(const MwPolicy *policy, const char *id)
 {
 	char		tag[TAG_CHARS + 1];
 
 	if (strlen(id) != MADE_LEN || strncmp(id, MADE_PREFIX, 3) != 0)
 		return;
-	append_tag(tag, tenant, id, MADE_LEN - TAG_CHARS);
+	append_tag(tag, policy, id, MADE_LEN - TAG_CHARS);
 	if (strcmp(tag, id + MADE_LEN - TAG_CHARS) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_OTHER_REQUEST),
@@ -437,11 +433,11 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 		call->request_named = args->request_id != NULL;
 		if (call->request_named)
 		{
-			refuse_made_id(call->tenant, args->request_id);
+			refuse_made_id(call->policy, args->request_id);
 			call->request_id = args->request_id;
 		}
 		else
-			call->request_id = make_request_id(call->tenant, &call->run_id);
+			call->request_id = make_request_id(call->policy, &call->run_id);
 		call->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), call->timeout_ms);
 	}
 

@@ -129,10 +129,14 @@ spend(const char *tenant, const char *session, int64 requests, int64 tokens, int
 void
 mw_record_sums(void)
 {
-	static Statement st = {
-		"INSERT INTO mw.spent AS s (tenant, session, requests, tokens, excess_tokens) VALUES ($1, $2, $3, $4, $5) "
-		"ON CONFLICT (tenant, session) DO UPDATE SET requests = s.requests + excluded.requests, "
-		"tokens = s.tokens + excluded.tokens, excess_tokens = s.excess_tokens + excluded.excess_tokens",
+	/* nobody else writes here, so that an INSERT after an UPDATE of nothing cannot collide; ON CONFLICT looks twice */
+	static Statement add = {
+		"UPDATE mw.spent SET requests = requests + $3, tokens = tokens + $4, excess_tokens = excess_tokens + $5 "
+		"WHERE tenant = $1 AND session = $2",
+		5, {TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
+	};
+	static Statement first = {
+		"INSERT INTO mw.spent (tenant, session, requests, tokens, excess_tokens) VALUES ($1, $2, $3, $4, $5)",
 		5, {TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
 	};
 
@@ -143,7 +147,8 @@ mw_record_sums(void)
 			Int64GetDatum(sums[i].requests), Int64GetDatum(sums[i].tokens), Int64GetDatum(sums[i].excess)
 		};
 
-		run(&st, values, NULL);
+		if (run(&add, values, NULL) == 0)
+			run(&first, values, NULL);
 	}
 }
 

@@ -318,6 +318,19 @@ read_guards(MwPolicy *p, MwHash *version)
 	}
 }
 
+/* What is derived from the database's key once a policy, since each call needs it */
+static MwKey
+derived_key(const char *purpose, Oid db, const char *tenant)
+{
+	MwHash		h;
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, purpose);
+	mw_hash_part(&h, &db, sizeof(db));
+	mw_hash_text(&h, tenant);
+	return mw_hash_end(&h);
+}
+
 static MwPolicy *
 read_policy(const char *tenant)
 {
@@ -330,6 +343,12 @@ read_policy(const char *tenant)
 	p->tenant = MemoryContextStrdup(cxt, tenant);
 	mw_settings_tenant(DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"))), p);
 
+	if (tenant[0] != '\0')
+	{
+		/* counters of a database and of its copy stand side by side; ids go with a dump */
+		p->scope = derived_key("scope", MyDatabaseId, tenant);
+		p->tag_key = derived_key("request_id", InvalidOid, tenant);
+	}
 	SPI_connect();
 	mw_hash_start(&version, NULL);
 	if (tenant[0] != '\0')

@@ -48,6 +48,8 @@ typedef struct MwPolicy
 	int			retry_base_ms;	/* default 500 */
 	int			retry_max_ms;	/* default 30000 */
 	List	   *limits;			/* of MwLimit */
+	MwKey		scope;			/* names the tenant in shared memory and in locks; keyed, so that nobody else can */
+	MwKey		tag_key;		/* of the request_ids that mw makes for it */
 	uint8		version[16];	/* of the rules that redact and guard: part of the cache key */
 
 	/* rules that hold for this tenant: '*' rows and its own (which win), in order of priority */

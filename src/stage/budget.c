@@ -106,17 +106,15 @@ limit_of(const MwPolicy *policy, const char *session, const char *unit, double o
 	return each;
 }
 
-/* Keyed, since the test double's locks show a part of it */
+/* A session's is of its tenant's, which is keyed: so nobody else can make it either */
 static MwKey
-scope_key(const char *tenant, const char *session)
+session_key(const MwCall *call)
 {
 	MwHash		h;
 
-	mw_hash_start(&h, mw_database_key());
-	mw_hash_text(&h, "scope");
-	mw_hash_part(&h, &MyDatabaseId, sizeof(MyDatabaseId));
-	mw_hash_text(&h, tenant);
-	mw_hash_text(&h, session);
+	mw_hash_start(&h, NULL);
+	mw_hash_part(&h, &call->policy->scope, sizeof(MwKey));
+	mw_hash_text(&h, call->session);
 	return mw_hash_end(&h);
 }
 
@@ -126,7 +124,7 @@ add_scope(MwCall *call, const char *session, const char *who, double tokens)
 	MwReservation *r = &call->reserved;
 	MwScope    *s = &r->scopes[r->nscopes++];
 
-	s->key = scope_key(call->tenant, session);
+	s->key = session ? session_key(call) : call->policy->scope;
 	s->session = session ? unconstify(char *, session) : NULL;
 	s->limit_requests = limit_of(call->policy, session, "requests", INFINITY);
 	s->limit_tokens = limit_of(call->policy, session, "tokens", tokens);

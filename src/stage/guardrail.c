@@ -26,6 +26,7 @@
 #include "stage/guardrail.h"
 #include "stage/normalise.h"
 #include "stage/stages.h"
+#include "util/faults.h"
 #include "util/json.h"
 #include "util/literals.h"
 #include "util/regex.h"
@@ -512,6 +513,7 @@ mw_guardrail_run(MwCall *call)
 		(void) guard_all(call, true, &worst);
 		MemoryContextSwitchTo(old);
 	}
+	mw_fault("guard");
 	mw_next(call);
 }
 

@@ -22,6 +22,7 @@
 
 #include "stage/redact.h"
 #include "stage/stages.h"
+#include "util/faults.h"
 #include "util/json.h"
 
 /* ---------- one text ---------- */
@@ -306,6 +307,7 @@ mw_redact_run(MwCall *call)
 		redact_all(call);
 		MemoryContextSwitchTo(old);
 	}
+	mw_fault("redact");
 	mw_next(call);
 }
 

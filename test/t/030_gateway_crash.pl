@@ -157,7 +157,7 @@ for my $case ([ 0, 0, '' ], [ 1, 0, '' ], [ 2, 1, 'unknown' ])
 
 # ---------- a backend at its fault points, first try and after the answer ----------
 
-for my $case ([ 'reserve', 0, '' ], [ 'cache_get', 0, '' ], [ 'http_send', 0, '' ], [ 'http_body', 1, 'ok' ], [ 'parse', 1, 'ok' ])
+for my $case ([ 'args', 0, '' ], [ 'idem_claim', 0, '' ], [ 'redact', 0, '' ], [ 'guard', 0, '' ], [ 'reserve', 0, '' ], [ 'cache_get', 0, '' ], [ 'http_send', 0, '' ], [ 'http_body', 1, 'ok' ], [ 'parse', 1, 'ok' ], [ 'return', 1, 'ok' ])
 {
 	my ($point, $sent, $ledger) = @$case;
 	my $id = "b-$point";
@@ -175,7 +175,7 @@ for my $case ([ 'reserve', 0, '' ], [ 'cache_get', 0, '' ], [ 'http_send', 0, ''
 }
 {
 	# the same points raising: the transaction ends, the server does not, nothing stays reserved
-	for my $point (qw(reserve cache_get http_send http_body parse))
+	for my $point (qw(args idem_claim redact guard reserve cache_get http_send http_body parse return))
 	{
 		for my $action (qw(error oom))
 		{
