@@ -93,7 +93,7 @@ CREATE TABLE mw.result (
 	request_id text COLLATE "C" NOT NULL,
 	fingerprint bytea NOT NULL,
 	session text COLLATE "C",
-	result jsonb NOT NULL,			-- placeholders only; restored from the current caller's own prompt
+	result jsonb NOT NULL,			-- placeholders for what its caller gave; restored from the current caller's own prompt
 	created_at timestamptz NOT NULL DEFAULT now(),
 	PRIMARY KEY (tenant, request_id)
 );
