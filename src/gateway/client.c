@@ -595,6 +595,7 @@ gateway_exchange(const MwAttempt *a)
 	}
 	slot_handle = mw_held_take(leave_slot, (void *) (intptr_t) i);
 
+	mw_fault("http_wait");
 	wire = wait_for(i, slot_handle);
 
 	/* what the gateway did not use up is ours again */

@@ -175,7 +175,7 @@ for my $case ([ 'args', 0, '' ], [ 'idem_claim', 0, '' ], [ 'redact', 0, '' ], [
 }
 {
 	# the same points raising: the transaction ends, the server does not, nothing stays reserved
-	for my $point (qw(args idem_claim redact guard reserve cache_get http_send http_body parse return))
+	for my $point (qw(args idem_claim redact guard reserve cache_get http_send http_wait http_body parse return))
 	{
 		for my $action (qw(error oom))
 		{
