@@ -2,9 +2,10 @@
  * cache.c - answers that were paid for once, a tenant's own.
  *
  * The key is of the request as it would be sent (redacted, wrapped, with the
- * parameters asked for, before the budget shrinks them), of the tenant, and of
- * the versions of the tenant's rules and cache; so a changed tool, model,
- * parameter or rule is another key (P61), and personal data is in none (P24).
+ * parameters asked for, before the budget shrinks them), of the tenant, of where
+ * the server stands, and of the versions of the tenant's rules and cache; so a
+ * changed tool, model, provider, parameter or rule is another key (P61), and
+ * personal data is in none (P24).
  * Rows are read as the calling role, under row-level security, with the latest
  * snapshot; the gateway writes them, in the commit of the answer.
  *
@@ -21,6 +22,7 @@
 
 #include "gateway/transport.h"
 #include "policy/policy.h"
+#include "policy/server.h"
 #include "provider/provider.h"
 #include "stage/redact.h"
 #include "stage/stages.h"
@@ -29,7 +31,7 @@
 #include "util/json.h"
 #include "util/scan.h"
 
-#define SCHEMA_VERSION 1		/* of what is hashed below; raise it when that changes */
+#define SCHEMA_VERSION 2		/* of what is hashed below; raise it when that changes */
 
 static bool
 is_ascii_text(const char *s, int len)
@@ -110,6 +112,9 @@ name_call(MwCall *call)
 	mw_hash_start(&h, NULL);
 	mw_hash_part(&h, versions, sizeof(versions));
 	mw_hash_part(&h, call->policy->version, sizeof(call->policy->version));
+	/* a server that was pointed elsewhere is another provider under an old name */
+	if (call->server != NULL && call->server->base_url != NULL)
+		mw_hash_text(&h, call->server->base_url);
 	if (body == call->body)
 		mw_hash_part(&h, &call->call_key, sizeof(MwKey));
 	else
