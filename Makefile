@@ -5,6 +5,8 @@
 #   make demo     a private server, a real small model, the scenes of the README
 #   make check    quick: build with -Werror, shape, regression and pgTAP tests (< 3 min)
 #   make test     everything, on PostgreSQL 15, 17 and 18
+#   make campaigns   the long form of the reliability campaigns, hours: test/campaign/RESULTS.md; goes
+#                 on where it was interrupted
 #   make bench    the targets side by side with their floors: bench/RESULTS.md
 #   make format   clang-format
 #   make deps     the Debian packages that all this needs
@@ -14,7 +16,7 @@
 # PG_CONFIG=…       another server        EXTRA_CFLAGS=-Werror   as CI compiles
 # FAULTS=1          with the fault points that tests use; never for a server that matters
 
-OURS = demo check test bench format deps stop pristine
+OURS = demo check test campaigns bench format deps stop pristine
 SHELL = /bin/bash
 
 ifneq ($(filter $(OURS) print-%,$(MAKECMDGOALS)),)
@@ -33,6 +35,10 @@ check:
 test:
 	@scripts/install-deps.sh
 	@EXTRA_CFLAGS=-Werror test/run
+
+campaigns:
+	@scripts/install-deps.sh
+	@MW_CAMPAIGN=full test/run campaigns
 
 bench:
 	@scripts/install-deps.sh

@@ -8,7 +8,8 @@
  * for mw's own errors, for everything that happens while a call runs (a lock
  * wait that is logged, a terminate), and for whatever else the same message
  * from the client brings about, such as the division by zero next to the call
- * or the deferred constraint after it.
+ * or the deferred constraint after it.  The postmaster, which tells what a
+ * process that crashed was running, has the same hook.
  *
  * What the log still holds is what the server was told to log as such:
  * log_statement and log_min_duration_statement print statements in the entry's
@@ -17,6 +18,7 @@
 #include "mw.h"
 
 #include "access/xact.h"
+#include "miscadmin.h"
 #include "tcop/tcopprot.h"
 
 #include "call/call.h"
@@ -42,11 +44,11 @@ mw_loghide_statement(void)
  * the prompt all the same, and so does one of the pure pieces.
  */
 static bool
-names_mw(void)
+names_mw(const char *statement)
 {
-	for (const char *p = debug_query_string; p && (p = strchr(p, '_')) != NULL; p++)
+	for (const char *p = statement; p && (p = strchr(p, '_')) != NULL; p++)
 	{
-		if (p - debug_query_string >= 2 && (p[-1] | 0x20) == 'w' && (p[-2] | 0x20) == 'm')
+		if (p - statement >= 2 && (p[-1] | 0x20) == 'w' && (p[-2] | 0x20) == 'm')
 			return true;
 	}
 	return false;
@@ -58,10 +60,15 @@ hide(ErrorData *edata)
 	if (ERRCODE_TO_CATEGORY(edata->sqlerrcode) == MW_CATEGORY ||
 		(any_hidden &&
 		 (mw_call_depth() > 0 || hidden_message == GetCurrentStatementStartTimestamp())) ||
-		(!edata->hide_stmt && names_mw()))
+		(!edata->hide_stmt && names_mw(debug_query_string)))
 	{
 		edata->hide_stmt = true;
 		edata->hide_ctx = true;
+	}
+	if (!IsUnderPostmaster && edata->detail != NULL && names_mw(edata->detail))
+	{
+		pfree(edata->detail);
+		edata->detail = NULL;
 	}
 	if (next_emit_log_hook)
 		next_emit_log_hook(edata);

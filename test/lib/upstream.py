@@ -32,6 +32,9 @@ CONTROL (all below /s/NAME too, JSON in and out)
   POST /_rules    {"add": [RULE, ...]}   more rules in front, journal kept
   GET  /_journal  {"requests": [...], "remaining", "exhausted", "connections", "open", "in_flight"}
   GET  /_count    the figures alone: {"requests", "answered", "in_flight", "connections", "open"}
+  POST /_audit    {"nonce": REGEX, "forbidden": REGEX}   judges the journal here and empties it, for
+                  campaigns of many requests: {"requests", "nonces": {first group: n}, "without": n (no
+                  nonce), "forbidden": n (head or body matches), "problems": [the first 20]}
   GET  /_wait?requests=N[&answered=N][&timeout=S]   the figures as soon as they are reached (408 if not)
   POST /_release  lets steps with "hold" go on
   POST /_down     {"ms": N}   refuses connections for that long (existing ones are cut)
@@ -363,6 +366,23 @@ class Session:
         return {"requests": len(self.journal), "answered": self.done, "in_flight": self.in_flight,
                 "connections": self.connections, "open": self.open}
 
+    def audit(self, conf):
+        nonce = re.compile(conf["nonce"].encode())
+        forbidden = re.compile(conf["forbidden"].encode())
+        out = {"requests": len(self.journal), "nonces": {}, "without": 0, "forbidden": 0, "problems": []}
+        for e in self.journal:
+            found = nonce.search(e["_body"])
+            if found:
+                name = found.group(1).decode()
+                out["nonces"][name] = out["nonces"].get(name, 0) + 1
+            else:
+                out["without"] += 1
+            out["forbidden"] += bool(forbidden.search(e["_raw"]))
+            out["problems"] += e["problems"]
+        out["problems"] = out["problems"][:20]
+        self.journal = []
+        return out
+
     def changed(self):
         for w in self.waiters[:]:
             if not w["future"].done() and w["test"]():
@@ -674,6 +694,8 @@ class Server:
                     want(not unknown, f"unknown: {sorted(unknown)}")
                     sess.reset(body)
                     return conn.simple(req, 200, {"ok": True})
+                if path == "/_audit":
+                    return conn.simple(req, 200, sess.audit(body))
                 if path == "/_rules":
                     sess.add_rules(body["add"])
                     return conn.simple(req, 200, {"ok": True})

@@ -286,6 +286,7 @@ for my $how ('immediate stop', 'kill -9 of the postmaster')
 
 is(PostgreSQL::Test::Utils::system_log('pg_amcheck', '-h', $node->host, '-p', $node->port, '--install-missing', '--heapallindexed', '-s', 'mw', 'postgres'), 0, 'tables and indexes are sound')
   if -e $node->config_data('--sharedir') . '/extension/amcheck.control';
+unlike(log_since($node), qr/hello |call [0-9]/, 'the log does not say what the crashed processes were asked');
 log_is_clean($node, undef, KILL => 1);
 $node->stop;
 done_testing();

@@ -128,11 +128,14 @@ sub backend_gone
 	return eventually(sub { return $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid") eq '0'; });
 }
 
-# After a crash: until a connection can be made again
+# After a crash: until a connection can be made again.  Not before the postmaster has seen the crash: until it has, it
+# accepts connections that it will end in a moment.
 sub wait_recovered
 {
 	my ($node) = @_;
 	require MwClient;
+	eventually(sub { delete @MwClient::LOST{ grep { !kill 0, $_ } keys %MwClient::LOST }; return !%MwClient::LOST; }, 10);
+	%MwClient::LOST = ();
 	return eventually(
 		sub {
 			my $c = eval { MwClient->new($node, try => 1) } or return 0;

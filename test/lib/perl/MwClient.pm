@@ -36,6 +36,7 @@ use IO::Socket::UNIX;
 use Socket qw(SOCK_STREAM);
 use Time::HiRes qw(time);
 
+our %LOST;    # processes whose connections ended without a word; see MwCheck::wait_recovered
 our $TIMEOUT = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 120;
 
 sub _socket
@@ -49,7 +50,7 @@ sub _socket
 sub new
 {
 	my ($class, $node, %o) = @_;
-	my $self = bless { node => $node, buf => '', notices => [] }, $class;
+	my $self = bless { node => $node, user => $o{user}, buf => '', notices => [] }, $class;
 	$self->{sock} = _socket($node) or do
 	{
 		return undef if $o{try};
@@ -170,6 +171,7 @@ sub result
 		if (!defined $type)
 		{
 			$r->{closed} = $self->{closed} = 1;
+			$LOST{ $self->{pid} } = 1 if $self->{pid};
 			return $r;
 		}
 		if ($type eq 'D')

@@ -99,6 +99,9 @@ sub journal { return ($_[0]->_http(GET => '/_journal'))[0]{requests} }
 sub report { return ($_[0]->_http(GET => '/_journal'))[0] }
 sub count { return ($_[0]->_http(GET => '/_count'))[0] }
 
+# audit(nonce => REGEX, forbidden => REGEX): the journal's sums, see upstream.py; it is emptied
+sub audit { my ($self, %what) = @_; return ($_[0]->_http(POST => '/_audit', \%what))[0]; }
+
 # wait(requests => 2): true when the figures (see upstream.py) were reached within the time
 sub wait
 {
