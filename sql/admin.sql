@@ -32,7 +32,7 @@ SELECT settings FROM mw.tenant WHERE tenant = 'ad-b';
 SELECT admin_tell(format('SELECT mw_create_tenant(''ad-x'', %L)', s))
 FROM unnest(ARRAY[
 	'[]', '"x"', 'null',
-	'{"timezone": "UTC"}', '{"redakt": true}', '{"fallback": []}', '{"on_budget": "end"}',
+	'{"timezone": "UTC"}', '{"redakt": true}', '{"fallback": ["x"]}', '{"on_budget": "end"}',
 	'{"redact": "yes"}', '{"guardrail": 1}', '{"model": "gpt-4o"}', '{"model": ":x"}', '{"model": "x:"}', '{"model": 7}',
 	'{"cache": 1}', '{"cache": {"tll": 1}}', '{"cache": {"ttl": 0}}', '{"cache": {"ttl": -5}}', '{"cache": {"ttl": "soon"}}', '{"cache": {"ttl": true}}',
 	'{"cache": {"version": -1}}', '{"cache": {"version": 1.5}}', '{"cache": {"version": 1e30}}',

@@ -41,7 +41,8 @@ SELECT mw_fake('opt', '{"*": [{"text": "hi", "repeat": 1000}]}');
 
 -- unknown ones are refused with what is known
 SELECT opt('{"temprature": 0}');
-SELECT opt('{"fallback": []}');
+SELECT opt($${"fallback": ["nowhere:m"]}$$);
+SELECT opt($${"fallback": "nowhere:m"}$$);
 SELECT opt('{"": 1}');
 SELECT opt('[]');
 SELECT opt('"x"');

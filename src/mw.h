@@ -104,6 +104,32 @@ typedef struct MwAnswer
 	MwUsage		usage;
 } MwAnswer;
 
+/*
+ * A call that has no answer: the error that says so, not yet raised, since
+ * another model may be asked first (written by stage/failure.c).
+ */
+typedef struct MwFailure
+{
+	const char *model;			/* whose call it was */
+	int			sqlstate;
+	char	   *message;
+	char	   *detail;
+	char	   *hint;			/* NULL for none */
+	bool		elsewhere;		/* a fallback may be asked: nothing is unknown, and the fault is not the request's */
+} MwFailure;
+
+/* A model that this call may ask, with what depends on it (call/models.c); the first is the one that was named */
+typedef struct MwChoice
+{
+	const char *model;
+	const char *model_name;
+	const struct MwServer *server;
+	const struct MwProvider *provider;
+	const struct MwTransport *transport;
+	Jsonb	   *params;
+	int64		max_tokens;
+} MwChoice;
+
 typedef enum MwCacheStatus
 {
 	MW_CACHE_OFF, MW_CACHE_MISS, MW_CACHE_HIT, MW_CACHE_SHARED
@@ -197,6 +223,16 @@ struct MwCall
 	const struct MwProvider *provider;
 	const struct MwTransport *transport;	/* the gateway, or its twin for api 'fake' */
 
+	/* fallback (call/models.c fills, stage/fallback.c moves on) */
+	Jsonb	   *fallback;		/* options.fallback, NULL where the call says nothing */
+	MwChoice   *choices;		/* all models that may be asked, in order; NULL where there is but one */
+	int			nchoices;
+	int			chosen;			/* the one that model, server and so on are of */
+	List	   *fallback_on;	/* of int: statuses after which another model is asked, too */
+	List	   *left_out;		/* of char *: the tenant's fallbacks that this call cannot ask, and why */
+	List	   *failures;		/* of MwFailure: the models asked before */
+	MwUsage		failed_usage;	/* what their calls used */
+
 	/* the request (invoke.c fills, redact and guardrail rewrite) */
 	MwMessage  *messages;
 	int			nmessages;
@@ -238,6 +274,7 @@ struct MwCall
 	struct MwReply *reply;		/* what became of the last attempt (model stage; read by retry) */
 	bool		retry_unknown;	/* the server's option: unknown outcomes are sent again */
 	bool		replayed;		/* the answer had been recorded: nothing was paid */
+	MwFailure  *failure;		/* set where a call of the retry stage comes back without an answer */
 	MwAnswer   *answer;
 
 	List	   *notices;		/* of char *, for the result */

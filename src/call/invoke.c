@@ -24,6 +24,7 @@
 
 #include "call/call.h"
 #include "stage/redact.h"
+#include "stage/stages.h"
 #include "util/faults.h"
 #include "util/json.h"
 
@@ -149,6 +150,9 @@ rethrow(const MwCall *call)
 	ErrorData  *edata = CopyErrorData();
 
 	FlushErrorState();
+	if (call != NULL && call->failures != NIL)
+		edata->detail = edata->detail == NULL ? mw_fallback_story(call) :
+			psprintf("%s\n%s", edata->detail, mw_fallback_story(call));
 	if (call != NULL && call->request_id != NULL)
 		edata->detail = edata->detail == NULL ?
 			psprintf("request_id: %s", call->request_id) :

@@ -22,6 +22,7 @@
 #include "utils/numeric.h"
 
 #include "call/request.h"
+#include "policy/fallback.h"
 #include "policy/policy.h"
 #include "util/duration.h"
 #include "util/json.h"
@@ -268,6 +269,14 @@ read_guardrail(MwCall *call, const option *opt, JsonbValue *v)
 	call->guardrail = v->val.boolean;
 }
 
+/* Its form here; the models are looked up once the call's own is known */
+static void
+read_fallback(MwCall *call, const option *opt, JsonbValue *v)
+{
+	call->fallback = JsonbValueToJsonb(v);
+	(void) mw_fallback_read(call->fallback, "option");
+}
+
 static void
 read_memory(MwCall *call, const option *opt, JsonbValue *v)
 {
@@ -302,6 +311,7 @@ read_limits(MwCall *call, const option *opt, JsonbValue *v)
 /* alphabetical, as the hint lists them */
 static const option known[] = {
 	{"cache", false, read_cache},
+	{"fallback", false, read_fallback},
 	{"frequency_penalty", true, read_number, -2, 2},
 	{"guardrail", false, read_guardrail},
 	{"limits", false, read_limits},

@@ -17,7 +17,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "common/pg_prng.h"
-#include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -26,9 +25,7 @@
 
 #include "call/call.h"
 #include "call/request.h"
-#include "gateway/shm.h"
 #include "guc.h"
-#include "provider/provider.h"
 #include "util/hash.h"
 #include "util/json.h"
 
@@ -256,119 +253,6 @@ refuse_made_id(const MwPolicy *policy, const char *id)
 				 errhint("Name a request_id of your own before the first try.")));
 }
 
-/* ---------- model ---------- */
-
-/*
- * Which model: the argument, else the tenant's, else the server's setting.
- * Where a model is named, {"model": …, "model_settings": {…}} may stand.
- */
-static const char *
-choose_model(MwCall *call, const char *named, Jsonb **settings)
-{
-	static const char *const keys[] = {"model", "model_settings", NULL};
-	const char *model = named;
-
-	*settings = NULL;
-	if (model == NULL)
-		model = call->policy->model;
-	if (model == NULL && mw_guc_default_model != NULL && mw_guc_default_model[0] != '\0')
-		model = mw_guc_default_model;
-	if (model == NULL)
-		return NULL;
-
-	if (model[0] == '{')
-	{
-		char	   *why;
-		Jsonb	   *json = mw_json_parse(model, strlen(model), &why);
-		JsonbValue *v;
-
-		if (!mw_json_is_object(json) || mw_json_get_text(json, "model") == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("the model is neither a name nor an object with one"),
-					 errhint("A model is 'server:model', or '{\"model\": \"server:model\", \"model_settings\": {\"temperature\": 0}}'.")));
-		mw_json_check_keys(json, "member", "a model", keys);
-		v = mw_json_get(json, "model_settings");
-		if (v != NULL)
-		{
-			*settings = JsonbValueToJsonb(v);
-			if (!mw_json_is_object(*settings))
-				ereport(ERROR,
-						(errcode(ERRCODE_MW_BAD_ARGUMENT),
-						 errmsg("model_settings must be a JSON object"),
-						 errhint("Such as '{\"model\": \"server:model\", \"model_settings\": {\"temperature\": 0}}'.")));
-		}
-		model = mw_json_get_text(json, "model");
-	}
-	return model;
-}
-
-static void
-find_server(MwCall *call, MwCallUse use)
-{
-	if (call->model == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("no model is named"),
-				 errdetail("Neither the call nor the tenant's settings nor mw.default_model names one."),
-				 errhint("Name it in the call, model => 'server:model', or for the tenant: SELECT mw_alter_tenant(%s, '{\"model\": \"server:model\"}').",
-						 quote_literal_cstr(call->tenant))));
-
-	call->server = mw_server_for_model(call->model, &call->model_name);
-	call->provider = mw_provider_find(call->server->api);
-	if (call->provider == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("server \"%s\" has an api that mw does not speak", call->server->name),
-				 errdetail("Its api is \"%s\".", call->server->api),
-				 errhint("ALTER SERVER %s OPTIONS (SET api 'openai')", quote_identifier(call->server->name))));
-	call->retry_unknown = call->server->retry_unknown;
-
-	if (strcmp(call->server->api, "fake") == 0)
-		call->transport = &mw_transport_fake;
-	else
-	{
-		call->transport = &mw_transport_gateway;
-		if (use == MW_USE_RUN && !call->server->committed)
-			ereport(ERROR,
-					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("server \"%s\" must be committed before it is called", call->server->name),
-					 errdetail("Its calls are made by the gateway, another process, which does not see what this transaction has changed."),
-					 errhint("COMMIT first. A server with api 'fake' can be created and called in one transaction.")));
-		if (use == MW_USE_RUN && !call->policy->committed)
-			ereport(ERROR,
-					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("tenant \"%s\" must be committed before a real server is called for it", call->tenant),
-					 errdetail("What a call costs is recorded by the gateway at once, and would stay where this transaction rolls its tenant back."),
-					 errhint("COMMIT first. A server with api 'fake' can be called for a tenant of the same transaction.")));
-	}
-}
-
-/*
- * The adapter for a key alone.  A server that exists says how it wants its
- * requests, which is part of what is hashed; without one the format that nearly
- * all speak stands in.
- */
-static void
-find_adapter(MwCall *call)
-{
-	const char *colon = call->model != NULL ? strchr(call->model, ':') : NULL;
-
-	if (colon != NULL &&
-		OidIsValid(get_foreign_server_oid(pnstrdup(call->model, colon - call->model), true)))
-	{
-		call->server = mw_server_for_model(call->model, &call->model_name);
-		call->provider = mw_provider_find(call->server->api);
-	}
-	else if (colon != NULL)
-		call->model_name = colon + 1;
-	else
-		call->model_name = call->model != NULL ? call->model : "";
-
-	if (call->provider == NULL)
-		call->provider = mw_provider_find("openai");
-}
-
 /* ---------- the call ---------- */
 
 MwCall *
@@ -377,7 +261,6 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 	MemoryContext cxt;
 	MemoryContext old;
 	MwCall	   *call;
-	Jsonb	   *settings;
 	bool		key_only = use == MW_USE_KEY;
 
 	if (use == MW_USE_RUN)
@@ -414,17 +297,8 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 				 errdetail("This version of mw has no agents."),
 				 errhint("Leave the argument agent out.")));
 
-	call->model = choose_model(call, args->model, &settings);
-	if (key_only)
-		find_adapter(call);
-	else
-		find_server(call, use);
-	/* before any stage: counters, claims and the queue all lie in shared memory */
-	if (use == MW_USE_RUN && call->transport == &mw_transport_gateway)
-		mw_require_preload("a call to a real model server");
-	mw_options_read(call, args->options, settings);
 	call->tools = mw_tools_read(args->tools);
-	mw_tools_check_choice(call->tools, call->params);
+	mw_models_choose(call, args, use);
 	mw_messages_read(call, args->messages, args->prompt, args->prompt_len, !key_only);
 
 	if (!key_only)

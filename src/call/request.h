@@ -6,6 +6,11 @@
 
 #include "mw.h"
 
+#include "call/call.h"
+
+/* models.c: the model, its server and the options that depend on it; and those that the call may fall back to */
+extern void mw_models_choose(MwCall *call, const MwInvokeArgs *args, MwCallUse use);
+
 /* options.c: into the fields of the call; settings are a model's own (sent parameters only) and lose against options */
 extern void mw_options_read(MwCall *call, Jsonb *options, Jsonb *settings);
 extern Jsonb *mw_options_sent(Jsonb *options);	/* those that reach the provider; NULL for none */

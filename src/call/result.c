@@ -270,6 +270,8 @@ mw_result_make(MwCall *call)
 	const char *text = answer->text != NULL ? answer->text : "";
 	int			len = answer->text != NULL ? answer->len : 0;
 	bool		paid = call->cache != MW_CACHE_HIT && call->cache != MW_CACHE_SHARED;
+	int64		in = call->failed_usage.input_tokens + (paid ? answer->usage.input_tokens : 0);
+	int64		out = call->failed_usage.output_tokens + (paid ? answer->usage.output_tokens : 0);
 	int			ninvalid = 0;
 	JsonbValue	result;
 	JsonbPair	result_room[12];
@@ -292,12 +294,12 @@ mw_result_make(MwCall *call)
 	set_string(put(&result, "cache"), cache_word(call->cache));
 	set_string(put(&result, "model"), call->model);
 
-	/* of this run: an answer out of the cache cost no tokens */
+	/* of this run, with what models that failed had used; an answer out of the cache cost no tokens */
 	usage = put(&result, "usage");
 	begin_object(usage, usage_room);
-	set_int(put(usage, "input_tokens"), paid ? answer->usage.input_tokens : 0);
-	set_int(put(usage, "total_tokens"), paid ? answer->usage.input_tokens + answer->usage.output_tokens : 0);
-	set_int(put(usage, "output_tokens"), paid ? answer->usage.output_tokens : 0);
+	set_int(put(usage, "input_tokens"), in);
+	set_int(put(usage, "total_tokens"), in + out);
+	set_int(put(usage, "output_tokens"), out);
 
 	set_text(put(&result, "output"), text, len);
 	set_string(put(&result, "run_id"),

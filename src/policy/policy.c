@@ -123,6 +123,12 @@ read_settings(MwPolicy *p)
 		return;					/* dropped since may_act said that it is there: the defaults stand */
 	mw_settings_tenant(DatumGetJsonbP(column(0, 1, &isnull)), p);
 	p->model = keep(p, p->model);
+	if (p->fallback)
+	{
+		Jsonb	   *kept = MemoryContextAlloc(p->cxt, VARSIZE(p->fallback));
+
+		p->fallback = memcpy(kept, p->fallback, VARSIZE(p->fallback));
+	}
 	d = column(0, 2, &isnull);
 	p->cache_epoch = isnull ? 0 : DatumGetInt64(d);
 	p->committed = was_there(DatumGetTransactionId(column(0, 3, &isnull)), DatumGetTimestampTz(column(0, 4, &isnull)));

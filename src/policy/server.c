@@ -243,6 +243,19 @@ mw_server_key_hint(const MwServer *server)
 					quote_identifier(server->name), change);
 }
 
+bool
+mw_server_usable(const char *model)
+{
+	const char *colon = strchr(model, ':');
+	Oid			oid = InvalidOid;
+
+	if (colon != NULL && colon - model < NAMEDATALEN)
+		oid = get_foreign_server_oid(pnstrdup(model, colon - model), true);
+	return OidIsValid(oid) &&
+		GetForeignServer(oid)->fdwid == get_foreign_data_wrapper_oid("mw", true) &&
+		mw_server_aclcheck(oid, GetUserId(), ACL_USAGE) == ACLCHECK_OK;
+}
+
 const MwServer *
 mw_server_for_model(const char *model, const char **model_name)
 {

@@ -27,6 +27,9 @@ typedef struct MwServer
  */
 extern const MwServer *mw_server_for_model(const char *model, const char **model_name);
 
+/* Whether there is such a server and the current role may use it; raises nothing */
+extern bool mw_server_usable(const char *model);
+
 /* A hint for a key that the server does not take: the user mapping to make, or the one that the current role's calls go by */
 extern char *mw_server_key_hint(const MwServer *server);
 

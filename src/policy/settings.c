@@ -12,6 +12,7 @@
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 
+#include "policy/fallback.h"
 #include "policy/settings.h"
 #include "util/duration.h"
 #include "util/json.h"
@@ -24,7 +25,7 @@
 #define DEFAULT_MAX_MS		30000
 #define MAX_DELAY_MS		3600000 /* longer than any call's deadline */
 
-static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", NULL};
+static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", NULL};
 static const char *const cache_keys[] = {"ttl", "version", NULL};
 static const char *const retry_keys[] = {"max_attempts", "base", "max", NULL};
 static const char *const model_keys[] = {"max_input_tokens", "max_output_tokens", NULL};
@@ -207,6 +208,16 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		policy->retry_max_attempts = mw_settings_int(retry, "max_attempts", 1, MAX_ATTEMPTS, DEFAULT_ATTEMPTS);
 		policy->retry_base_ms = duration_of(retry, "base", 0, MAX_DELAY_MS, DEFAULT_BASE_MS);
 		policy->retry_max_ms = duration_of(retry, "max", 0, MAX_DELAY_MS, DEFAULT_MAX_MS);
+	}
+
+	policy->fallback = NULL;
+	v = mw_json_get(settings, "fallback");
+	if (v && v->type != jbvNull)
+	{
+		Jsonb	   *fallback = mw_json_value_jsonb(v);
+
+		if (mw_fallback_read(fallback, "setting")->n > 0)
+			policy->fallback = fallback;
 	}
 }
 

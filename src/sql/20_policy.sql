@@ -54,7 +54,8 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_create_tenant'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_tenant(text, jsonb) IS
-'Creates a tenant.  settings: model (server:model), redact, guardrail (booleans), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}).
+'Creates a tenant.  settings: model (server:model), redact, guardrail (booleans), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
+fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}).
 Raises 42710 where it exists, MW001 for a name or setting that is not allowed.';
 
 CREATE FUNCTION @extschema@.mw_alter_tenant(tenant text, settings jsonb)

@@ -12,7 +12,7 @@ tenant: who it is for; session: NULL for a one-shot call; prompt: may be NULL wh
 tools: OpenAI-style schemas that the application executes; model: server:model, else the tenant''s, else mw.default_model;
 request_id: names the request, so that a repeat does not pay again; options: timeout (interval or seconds, 60), max_tokens, temperature,
 top_p, stop, seed, presence_penalty, frequency_penalty, response_format, tool_choice, parallel_tool_calls, cache, redact, guardrail,
-memory, resend_unknown, limits; messages: history, before the prompt.
+memory, resend_unknown, limits, fallback (models to ask when one fails); messages: history, before the prompt.
 Result: status, output, messages, tool_calls, usage, cost, cache, request_id, run_id, model, notices, timings (microseconds a stage).
 Raises MW001 (argument), MW003 (not preloaded), MW101 (tenant), MW201 (personal data), MW202 (guardrail), MW301 (budget),
 MW401 to MW405 (provider), MW501 and MW502 (request_id), 54000 (over mw.max_prompt), 25006 (read-only transaction or standby).';

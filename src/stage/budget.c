@@ -287,8 +287,9 @@ reserve(MwCall *call)
 	call->send_max_tokens = wanted;
 }
 
-void
-mw_budget_run(MwCall *call)
+/* The call of one model, which may come back with a failure instead of an answer */
+static void
+run_once(MwCall *call)
 {
 	mw_call_encode(call);
 	find_scopes(call);
@@ -301,6 +302,19 @@ mw_budget_run(MwCall *call)
 	if ((call->cache == MW_CACHE_HIT || call->cache == MW_CACHE_SHARED) && !call->transport->book_hit(call))
 		mw_budget_refuse_miss(call);
 	call->transport->release(call);
+}
+
+void
+mw_budget_run(MwCall *call)
+{
+	mw_fallback_start(call);
+	for (;;)
+	{
+		run_once(call);
+		if (call->failure == NULL)
+			return;
+		mw_fallback_next(call); /* a new call, with a reservation of its own; raises where no model is left */
+	}
 }
 
 void

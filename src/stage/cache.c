@@ -205,6 +205,8 @@ mw_cache_run(MwCall *call)
 	for (;;)
 	{
 		mw_next(call);
+		if (call->failure != NULL)
+			return;
 		if (call->answer != NULL)
 			break;
 

@@ -24,6 +24,16 @@ extern void mw_model_explain(MwCall *call, MwExplain *out);
 extern void mw_call_encode(MwCall *call);
 extern void mw_budget_refuse_miss(MwCall *call);	/* only hits are left: MW301 */
 
+/* fallback.c: where an earlier run of the request_id had got to; the next model after call->failure, or that error */
+extern void mw_fallback_start(MwCall *call);
+extern void mw_fallback_next(MwCall *call);
+extern char *mw_fallback_story(const MwCall *call); /* the models that failed, for a detail; NULL for none */
+
+/* failure.c: what a reply that is no answer means */
+extern bool mw_failure_again(const MwCall *call, const struct MwReply *r);	/* may the same model be asked again? */
+extern MwFailure *mw_failure_of(const MwCall *call, const struct MwReply *r, const char *why);
+extern _Noreturn void mw_failure_raise(const MwFailure *f);
+
 /* cache.c: the key of call_key and the versions of the tenant's rules and cache; also left in call->cache_key */
 extern MwKey mw_cache_key_of(MwCall *call);
 
