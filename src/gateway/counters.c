@@ -374,3 +374,26 @@ mw_counters_forget(Oid db)
 	for (int p = MW_NPARTS - 1; p >= 0; p--)
 		LWLockRelease(lock_of(p));
 }
+
+MwCounterRow *
+mw_counters_dump(Oid db, int *n)
+{
+	MwCounterRow *rows = MemoryContextAllocExtended(CurrentMemoryContext, sizeof(MwCounterRow) * (mw_guc_max_counters + 1), MCXT_ALLOC_HUGE);
+	HASH_SEQ_STATUS scan;
+	MwCounter  *e;
+
+	*n = 0;
+	for (int p = 0; p < MW_NPARTS; p++)
+		LWLockAcquire(lock_of(p), LW_SHARED);
+	hash_seq_init(&scan, counters);
+	while ((e = hash_seq_search(&scan)) != NULL)
+	{
+		if (e->db == db)
+			rows[(*n)++] = (MwCounterRow) {
+				e->key, e->settled_tokens, e->reserved_tokens, e->settled_requests, e->reserved_requests
+			};
+	}
+	for (int p = MW_NPARTS - 1; p >= 0; p--)
+		LWLockRelease(lock_of(p));
+	return rows;
+}

@@ -57,4 +57,16 @@ extern bool mw_counters_loaded(const MwKey *key);
 /* Forget a database's scopes in which nothing is reserved (it was dropped, or its tenant was) */
 extern void mw_counters_forget(Oid db);
 
+/* All of a database's counters, for mw_check (in the current memory context) */
+typedef struct MwCounterRow
+{
+	MwKey		key;			/* must be first */
+	int64		settled_tokens;
+	int64		reserved_tokens;
+	int64		settled_requests;
+	int64		reserved_requests;
+	bool		named;			/* for the reader's use */
+} MwCounterRow;
+extern MwCounterRow *mw_counters_dump(Oid db, int *n);
+
 #endif

@@ -337,6 +337,25 @@ derived_key(const char *purpose, Oid db, const char *tenant)
 	return mw_hash_end(&h);
 }
 
+/* Counters of a database and of its copy stand side by side */
+MwKey
+mw_scope_key(const char *tenant)
+{
+	return derived_key("scope", MyDatabaseId, tenant);
+}
+
+/* A session's is of its tenant's, which is keyed: so nobody else can make it either */
+MwKey
+mw_session_key(const MwKey *scope, const char *session)
+{
+	MwHash		h;
+
+	mw_hash_start(&h, NULL);
+	mw_hash_part(&h, scope, sizeof(MwKey));
+	mw_hash_text(&h, session);
+	return mw_hash_end(&h);
+}
+
 static MwPolicy *
 read_policy(const char *tenant)
 {
@@ -351,8 +370,8 @@ read_policy(const char *tenant)
 
 	if (tenant[0] != '\0')
 	{
-		/* counters of a database and of its copy stand side by side; ids go with a dump */
-		p->scope = derived_key("scope", MyDatabaseId, tenant);
+		p->scope = mw_scope_key(tenant);
+		/* ids go with a dump */
 		p->tag_key = derived_key("request_id", InvalidOid, tenant);
 	}
 	SPI_connect();

@@ -73,6 +73,10 @@ extern const MwPolicy *mw_policy_get(const char *tenant);
 extern const MwPolicy *mw_policy_default(void);
 extern const MwModel *mw_policy_model(const char *model);	/* the catalogue's row or NULL */
 
+/* What names a tenant's counters in shared memory, and those of a session of it */
+extern MwKey mw_scope_key(const char *tenant);
+extern MwKey mw_session_key(const MwKey *scope, const char *session);
+
 /* rights.c */
 extern bool mw_may_act(const char *tenant);
 extern void mw_require_may_act(const char *tenant);	/* MW101 */

@@ -189,6 +189,16 @@ LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE ROWS 20;
 COMMENT ON FUNCTION @extschema@.mw_doctor() IS
 'What is wrong with this installation and how to mend it: a row a check, status ok, warning or error.  For administrators: it looks at servers, roles and settings as the owner, but shows no key and no text of a caller.';
 
+CREATE FUNCTION @extschema@.mw_check(
+	OUT tenant text, OUT session text, OUT request_id text, OUT finding text, OUT expected text, OUT found text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'mw_check'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION @extschema@.mw_check() IS
+'Does what is kept about money agree with itself?  Compares ledger, usage, recorded answers, kept sums and the counters in shared memory; a row a finding, none on a sound system.
+Can be called under load: counters in memory are compared with their sums only where no other session of this database runs a statement and no call is in flight (with track_activities off never).
+Where attempts were left running by a crash it starts the gateway, which judges them.  Reads the whole ledger.  For administrators.  Raises nothing of its own.';
+
 -- The key of this database is made with the extension; the one that a dump brings takes its place.
 CREATE FUNCTION mw.replace_secret()
 RETURNS trigger

@@ -106,25 +106,13 @@ limit_of(const MwPolicy *policy, const char *session, const char *unit, double o
 	return each;
 }
 
-/* A session's is of its tenant's, which is keyed: so nobody else can make it either */
-static MwKey
-session_key(const MwCall *call)
-{
-	MwHash		h;
-
-	mw_hash_start(&h, NULL);
-	mw_hash_part(&h, &call->policy->scope, sizeof(MwKey));
-	mw_hash_text(&h, call->session);
-	return mw_hash_end(&h);
-}
-
 static void
 add_scope(MwCall *call, const char *session, const char *who, double tokens)
 {
 	MwReservation *r = &call->reserved;
 	MwScope    *s = &r->scopes[r->nscopes++];
 
-	s->key = session ? session_key(call) : call->policy->scope;
+	s->key = session ? mw_session_key(&call->policy->scope, session) : call->policy->scope;
 	s->session = session ? unconstify(char *, session) : NULL;
 	s->limit_requests = limit_of(call->policy, session, "requests", INFINITY);
 	s->limit_tokens = limit_of(call->policy, session, "tokens", tokens);

@@ -105,7 +105,8 @@ sub money_holds
 	my $over = $node->safe_psql($db,
 		q{SELECT string_agg(format('%s %s %s: settled %s of %s, excess %s', tenant, session, unit, settled, amount, excess), '; ')
 		  FROM mw.budget_status WHERE settled > amount + excess}) || '';
-	return is(join(' | ', grep { length } $wrong, $open, $running ? "$running attempts still running" : '', $over), '', "money adds up: $name");
+	my $check = $node->safe_psql($db, q{SELECT string_agg(concat_ws(' ', tenant, session, request_id, finding, expected, found), '; ') FROM mw_check()});
+	return is(join(' | ', grep { length } $check, $wrong, $open, $running ? "$running attempts still running" : '', $over), '', "money adds up: $name");
 }
 
 # ---------- waiting ----------
