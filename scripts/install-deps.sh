@@ -30,7 +30,7 @@ packages=(
 	perl python3 rsync openssl procps libipc-run-perl util-linux
 )
 [ -n "$build_only" ] || packages+=(
-	python3-venv libgomp1 debootstrap ca-certificates curl binutils clang-format git
+	python3-venv libgomp1 faketime debootstrap ca-certificates curl binutils clang-format git
 )
 
 missing=()

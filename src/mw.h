@@ -20,6 +20,7 @@
 
 #include "compat.h"
 #include "errors.h"
+#include "util/clock.h"
 
 struct MwPolicy;				/* policy/policy.h */
 struct MwServer;				/* policy/server.h */
@@ -244,7 +245,7 @@ struct MwCall
 	bool		redact;
 	bool		guardrail;
 	const char *cache_mode;		/* on, off, refresh */
-	TimestampTz deadline;		/* one for the whole call */
+	MwInstant	deadline;		/* one for the whole call */
 	int			timeout_ms;
 
 	/* redact */

@@ -20,7 +20,6 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "call/call.h"
 #include "stage/redact.h"
@@ -120,7 +119,7 @@ run(MwCall *call, const MwInvokeArgs *args, Outcome *out)
 		}
 
 		/* the wait for another transaction is not part of the call */
-		call->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), call->timeout_ms);
+		call->deadline = mw_after_ms(call->timeout_ms);
 	}
 
 	mw_pipeline_run(call);

@@ -312,7 +312,7 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 		}
 		else
 			call->request_id = make_request_id(call->policy, &call->run_id);
-		call->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), call->timeout_ms);
+		call->deadline = mw_after_ms(call->timeout_ms);
 	}
 
 	MemoryContextSwitchTo(old);

@@ -409,11 +409,11 @@ fake_cached(MwCall *call)
 
 /* Until then; a cancel, a timeout or the postmaster's end is seen at once */
 static void
-sleep_until(TimestampTz until)
+sleep_until(MwInstant until)
 {
 	for (;;)
 	{
-		long		ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+		long		ms = mw_ms_until(until);
 
 		CHECK_FOR_INTERRUPTS();
 		if (ms <= 0)
@@ -468,7 +468,7 @@ fake_exchange(const MwAttempt *a)
 	MwBill		bill;
 	MwScripted *response;
 	TimestampTz started_at = GetCurrentTimestamp();
-	TimestampTz arrives;
+	MwInstant	arrives;
 	bool		timed_out;
 
 	reply->retry_after_ms = -1;
@@ -496,10 +496,10 @@ fake_exchange(const MwAttempt *a)
 	/* the tenant's turn comes before the script moves on: waiting for it may be cancelled */
 	lock_tenant(a->reserved);
 	response = mw_script_answer(a);
-	arrives = TimestampTzPlusMilliseconds(started_at, response->delay_ms);
-	timed_out = response->delay_ms > 0 && arrives > a->deadline;
+	arrives = mw_after_ms(response->delay_ms);
+	timed_out = response->delay_ms > 0 && arrives.us > a->deadline.us;
 	if (response->delay_ms > 0)
-		sleep_until(Min(arrives, a->deadline));
+		sleep_until(mw_earlier(arrives, a->deadline));
 
 	judge(a, response, timed_out, reply, &bill);
 	SPI_connect();

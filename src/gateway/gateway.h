@@ -61,7 +61,7 @@ typedef struct MwFlight
 	TimestampTz started_at;
 	struct MwFlight *leader;	/* joined this one */
 	List	   *followers;		/* of MwFlight */
-	TimestampTz parked_until;	/* waits for the next attempt of one that failed; 0: does not */
+	MwInstant	parked_until;	/* waits for the next attempt of one that failed; .us 0: does not */
 	bool		same_call;		/* follower of the very call of an earlier run of its request_id, not of an equal one */
 
 	/* what this round does with it */

@@ -18,7 +18,6 @@
 #include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "tcop/utility.h"
-#include "utils/timestamp.h"
 
 #include "gateway/gateway.h"
 #include "gateway/shm.h"
@@ -105,13 +104,11 @@ mw_gateway_ensure(void)
 	g = seat(MyDatabaseId);
 	if (g != NULL && g->pid == 0)
 	{
-		TimestampTz now = GetCurrentTimestamp();
-
-		if (!g->starting || TimestampDifferenceExceeds(g->starting_since, now, START_TIMEOUT_MS))
+		if (!g->starting || mw_ms_since(g->starting_since) >= START_TIMEOUT_MS)
 		{
 			g->starting = start = true;
 			g->leave = false;
-			g->starting_since = now;
+			g->starting_since = mw_now();
 		}
 	}
 	LWLockRelease(mw_shared->lock);
@@ -132,7 +129,7 @@ mw_gateway_ensure(void)
 void
 mw_gateway_leave(Oid db)
 {
-	TimestampTz until = GetCurrentTimestamp() + LEAVE_TIMEOUT_MS * INT64CONST(1000);
+	MwInstant	until = mw_after_ms(LEAVE_TIMEOUT_MS);
 
 	if (mw_shared == NULL)
 		return;
@@ -152,7 +149,7 @@ mw_gateway_leave(Oid db)
 				SetLatch(g->latch);
 		}
 		LWLockRelease(mw_shared->lock);
-		if (!there || GetCurrentTimestamp() >= until)
+		if (!there || mw_passed(until))
 			break;				/* the command says itself who is still connected */
 		ConditionVariableTimedSleep(&mw_shared->changed, 100, mw_wait_event());
 	}

@@ -15,7 +15,6 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
@@ -117,14 +116,13 @@ static bool
 start_transfer(MwFlight *f)
 {
 	MwWire	   *w = f->w;
-	TimestampTz now = GetCurrentTimestamp();
 	char		why[256] = "";
 	MwHttpRequest req = {
 		.url = f->route->url,
 		.auth_header = f->route->auth_header,
 		.body = mw_wire_string(w, body),
 		.body_len = w->body_len,
-		.timeout_ms = Max((w->deadline - now) / 1000, 1),
+		.timeout_ms = Max(mw_ms_until(w->deadline), 1),
 		.connect_timeout_ms = f->route->connect_timeout_ms,
 		.max_response = f->route->max_response,
 		.allow_private = f->route->allow_private,

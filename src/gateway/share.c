@@ -23,7 +23,6 @@
 #include "mw.h"
 
 #include "miscadmin.h"
-#include "utils/timestamp.h"
 
 #include "gateway/gateway.h"
 #include "gateway/shm.h"
@@ -69,7 +68,7 @@ follow(MwFlight *f, MwFlight *leader)
 	MemoryContext old = MemoryContextSwitchTo(mw_flight_context());
 
 	f->leader = leader;
-	f->parked_until = 0;
+	f->parked_until.us = 0;
 	leader->followers = lappend(leader->followers, f);
 	MemoryContextSwitchTo(old);
 }
@@ -81,14 +80,14 @@ lead(MwFlight *f)
 	ListCell   *lc;
 
 	f->leader = NULL;
-	f->parked_until = 0;
+	f->parked_until.us = 0;
 	if (!f->w->cacheable)
 		return;
 	foreach(lc, mw_flights())
 	{
 		MwFlight   *other = lfirst(lc);
 
-		if (other != f && other->parked_until != 0 && equal_miss(other->w, f->w))
+		if (other != f && other->parked_until.us != 0 && equal_miss(other->w, f->w))
 			follow(other, f);
 	}
 }
@@ -116,7 +115,7 @@ mw_share_join(MwFlight *f)
 	{
 		MwFlight   *other = lfirst(lc);
 
-		if (other == f || other->leader != NULL || other->parked_until != 0 || other->w->work != MW_WORK_CALL)
+		if (other == f || other->leader != NULL || other->parked_until.us != 0 || other->w->work != MW_WORK_CALL)
 			continue;
 		f->same_call = same_call(w, other->w);
 		if (f->same_call || (w->share && other->w->cacheable && equal_miss(w, other->w)))
@@ -245,8 +244,7 @@ mw_share_end(MwFlight *f, bool settled)
 
 	if (rest != NIL && settled && again)
 	{
-		TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
-														PARK_MS + Max(f->reply.retry_after_ms, 0));
+		MwInstant	until = mw_after_ms(PARK_MS + Max(f->reply.retry_after_ms, 0));
 
 		foreach(lc, rest)
 			((MwFlight *) lfirst(lc))->parked_until = until;
@@ -265,7 +263,6 @@ mw_share_end(MwFlight *f, bool settled)
 List *
 mw_share_due(long *next)
 {
-	TimestampTz now = GetCurrentTimestamp();
 	List	   *waiting = NIL;
 	List	   *due = NIL;
 	ListCell   *lc;
@@ -275,23 +272,23 @@ mw_share_due(long *next)
 	{
 		MwFlight   *f = lfirst(lc);
 
-		if (f->leader != NULL || f->parked_until != 0)
+		if (f->leader != NULL || f->parked_until.us != 0)
 			waiting = lappend(waiting, f);
 	}
 	foreach(lc, waiting)
 	{
 		MwFlight   *f = lfirst(lc);
-		TimestampTz when = f->w->deadline;
+		MwInstant	when = f->w->deadline;
 		long		ms;
 
-		if (f->leader == NULL && f->parked_until == 0)
+		if (f->leader == NULL && f->parked_until.us == 0)
 			continue;			/* has joined one that leads since a moment ago */
-		if (f->parked_until != 0)
-			when = Min(when, f->parked_until);
-		ms = (when - now + 999) / 1000;
+		if (f->parked_until.us != 0)
+			when = mw_earlier(when, f->parked_until);
+		ms = mw_ms_until(when);
 		if (ms > 0)
 			*next = *next < 0 ? ms : Min(*next, ms);
-		else if (now >= f->w->deadline)
+		else if (mw_passed(f->w->deadline))
 		{
 			if (f->leader != NULL)
 				f->leader->followers = list_delete_ptr(f->leader->followers, f);

@@ -55,7 +55,7 @@ typedef struct MwWire
 	bool		share;
 	Oid			serverid;
 	Oid			roleid;			/* whose user mapping */
-	TimestampTz deadline;
+	MwInstant	deadline;
 	int64		prompt_tokens;
 	int64		reserved_tokens;
 	int64		reserved_requests;
@@ -135,7 +135,7 @@ typedef struct MwGate
 	Oid			db;				/* InvalidOid: free */
 	int			pid;			/* 0: none runs */
 	bool		starting;		/* somebody has asked the postmaster for one */
-	TimestampTz starting_since;
+	MwInstant	starting_since;
 	bool		leave;			/* asked to go */
 	bool		sweep;			/* asked to delete what was purged */
 	Latch	   *latch;

@@ -46,7 +46,7 @@ typedef struct MwAttempt
 	const MwProvider *provider;
 	const char *body;
 	int			body_len;
-	TimestampTz deadline;
+	MwInstant	deadline;
 
 	/* completion plan */
 	MwReservation *reserved;	/* the call's: settle these scopes; requests is 1 where this attempt counts the call */

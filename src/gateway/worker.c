@@ -25,7 +25,6 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
@@ -179,8 +178,8 @@ mw_gateway_main(Datum arg)
 	WaitEventSet *waits;
 	Oid			db;
 	char		why[256];
-	TimestampTz last_work;
-	TimestampTz last_sweep = 0;
+	MwInstant	last_work;
+	MwInstant	last_sweep = {0};
 	bool		more_to_sweep = true;
 	bool		result = false;
 
@@ -204,14 +203,13 @@ mw_gateway_main(Datum arg)
 	AddWaitEventToSet(waits, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(waits, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	AddWaitEventToSet(waits, WL_SOCKET_READABLE, mw_http_fd(), NULL, NULL);
-	last_work = GetCurrentTimestamp();
+	last_work = mw_now();
 
 	for (;;)
 	{
 		List	   *work;
 		long		timeout;
 		long		ms;
-		TimestampTz now;
 		WaitEvent	event;
 
 		ResetLatch(MyLatch);
@@ -233,18 +231,17 @@ mw_gateway_main(Datum arg)
 		work = list_concat(work, mw_share_due(&ms));
 		while (work != NIL)
 		{
-			last_work = GetCurrentTimestamp();
+			last_work = mw_now();
 			work = mw_round_do(gate, work);
 			if (work == NIL)
 				work = mw_share_due(&ms);
 		}
 		pgstat_report_stat(false);
 
-		now = GetCurrentTimestamp();
-		if (gate->sweep || more_to_sweep || (now - last_sweep) / 1000 >= SWEEP_EVERY_MS)
+		if (gate->sweep || more_to_sweep || mw_ms_since(last_sweep) >= SWEEP_EVERY_MS)
 		{
 			gate->sweep = false;
-			last_sweep = now;
+			last_sweep = mw_now();
 			more_to_sweep = in_transaction(mw_record_sweep, &result) && result;
 			if (mw_record_swept_sums())
 				mw_counters_forget(MyDatabaseId);
@@ -259,7 +256,7 @@ mw_gateway_main(Datum arg)
 			timeout = timeout < 0 ? ms : Min(timeout, ms);
 		if (mw_flights() == NIL)
 		{
-			long		idle = (now - last_work) / 1000;
+			long		idle = mw_ms_since(last_work);
 			long		limit = mw_guc_gateway_idle_s * 1000L;
 
 			if (idle >= UNLOCK_AFTER_MS)
@@ -282,7 +279,7 @@ mw_gateway_main(Datum arg)
 			ms = idle < UNLOCK_AFTER_MS ? UNLOCK_AFTER_MS - idle : limit - idle;
 			timeout = timeout < 0 ? ms : Min(timeout, ms);
 		}
-		ms = more_to_sweep ? 0 : Max(SWEEP_EVERY_MS - (now - last_sweep) / 1000, 0);
+		ms = more_to_sweep ? 0 : Max(SWEEP_EVERY_MS - mw_ms_since(last_sweep), 0);
 		timeout = timeout < 0 ? ms : Min(timeout, ms);
 		MemoryContextSwitchTo(TopMemoryContext);
 		WaitEventSetWait(waits, timeout, &event, 1, mw_wait_event());

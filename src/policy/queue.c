@@ -27,7 +27,7 @@ typedef struct QueueRow
 	pg_uuid_t	run_id;
 	const char *state;
 	TimestampTz queued_at;
-	TimestampTz deadline;
+	MwInstant	deadline;
 	int			pid;
 } QueueRow;
 
@@ -99,7 +99,7 @@ mw_queue_rows(PG_FUNCTION_ARGS)
 		values[4] = CStringGetTextDatum(r->model);
 		values[5] = CStringGetTextDatum(r->state);
 		values[6] = TimestampTzGetDatum(r->queued_at);
-		values[7] = TimestampTzGetDatum(r->deadline);
+		values[7] = TimestampTzGetDatum(mw_wall_clock(r->deadline));
 		nulls[8] = r->pid == 0;
 		values[8] = Int32GetDatum(r->pid);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -19,7 +19,6 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 
 #include "gateway/counters.h"
 #include "gateway/transport.h"
@@ -216,7 +215,7 @@ use_recorded(MwCall *call)
 					 errhint("Say options => '{\"resend_unknown\": true}' to send it again, and perhaps pay twice.")));
 		if (!stored.running)
 			return false;
-		if (GetCurrentTimestamp() >= call->deadline)
+		if (mw_passed(call->deadline))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_DEADLINE),
 					 errmsg("the deadline of the call has passed"),

@@ -14,7 +14,6 @@
 #include "mw.h"
 
 #include "lib/stringinfo.h"
-#include "utils/timestamp.h"
 
 #include "gateway/transport.h"
 #include "stage/stages.h"
@@ -87,7 +86,7 @@ mw_fallback_next(MwCall *call)
 {
 	MwFailure  *f = call->failure;
 
-	if (!f->elsewhere || call->chosen + 1 >= call->nchoices || GetCurrentTimestamp() >= call->deadline)
+	if (!f->elsewhere || call->chosen + 1 >= call->nchoices || mw_passed(call->deadline))
 		mw_failure_raise(f);
 
 	if (call->failures == NIL)

@@ -14,7 +14,6 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
-#include "utils/timestamp.h"
 
 #include "gateway/transport.h"
 #include "policy/policy.h"
@@ -37,11 +36,11 @@ backoff_ms(const MwCall *call, const MwReply *r)
 static void
 wait_ms(int64 ms)
 {
-	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms);
+	MwInstant	until = mw_after_ms(ms);
 
 	for (;;)
 	{
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+		long		left = mw_ms_until(until);
 
 		if (left <= 0)
 			return;
@@ -76,7 +75,7 @@ not_again(MwCall *call, const MwReply *r, int64 *wait)
 	if (r->retry_after_ms > MAX_RETRY_AFTER_MS)
 		return " That is too long to wait for.";
 	*wait = backoff_ms(call, r);
-	if (TimestampTzPlusMilliseconds(GetCurrentTimestamp(), *wait) >= call->deadline)
+	if (mw_ms_until(call->deadline) <= *wait)
 		return " The deadline of the call comes before another attempt.";
 	return NULL;
 }
