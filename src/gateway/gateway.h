@@ -39,8 +39,13 @@ typedef struct MwRoute
 	char	   *auth_header;
 	bool		allow_private;
 	char	   *ca_file;
+	char	   *client_cert;
+	char	   *client_key;
+	bool		tls13;
 	char	   *proxy;
 	long		connect_timeout_ms;
+	long		stall_ms;
+	size_t		stall_bytes;
 	size_t		max_response;
 	char	   *error;			/* why nothing can be sent there ... */
 	char	   *hint;			/* ... and what to do; both or none */

@@ -21,7 +21,13 @@
  * finds out before the next use cannot be relied on (8.20 looks once a second).
  * Staying registered is safe only for sockets whose closing we see, which is
  * what the open and close callbacks mark; others (the resolver's pipe) are
- * unregistered at once.
+ * unregistered at once.  How many descriptors we may use is settled at the start:
+ * the rest of the process's limit is PostgreSQL's, which has to open its WAL
+ * whatever we do.
+ *
+ * Stalling: libcurl's own limit (LOW_SPEED) would count the time in which a model
+ * thinks.  So the bytes of each transfer are watched here, while the request is
+ * being written and from the first line of the answer on.
  */
 #include "postgres.h"
 
@@ -31,6 +37,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,12 +50,24 @@
 
 #define EVENTS_A_ROUND		64
 
+/*
+ * Descriptors: this many are asked for, and of what the process gets the half,
+ * but at most OTHERS_DESCRIPTORS (max_files_per_process is 1000 unless set),
+ * stays with PostgreSQL.  The rest is for connections and for lookups of names,
+ * half and half; a lookup is a thread with a pair of sockets and its own to the
+ * name server.
+ */
+#define WANTED_DESCRIPTORS	16384
+#define OTHERS_DESCRIPTORS	1280
+#define LOOKUP_DESCRIPTORS	4
+
 /* What epoll knows of a descriptor */
 typedef struct Watched
 {
 	uint32		events;			/* registered; 0: not at all */
 	bool		wanted;			/* libcurl waits for it now */
 	bool		ours;			/* opened by mw_http_on_open, so mw_http_on_close will be seen */
+	bool		alone;			/* carries one exchange at a time (HTTP/1): while idle nothing may come */
 	bool		plain;			/* and for http without TLS or proxy: then also */
 	MwHttpTransfer *last;		/* who waited for it last */
 	uint64		received;		/* bytes, when its last answer was complete */
@@ -63,6 +82,12 @@ static MwHttpTransfer *running_list;
 static int	nrunning;
 static uint64 cut_bytes;		/* mw_http_cut_bytes() */
 static int	nnamed;				/* running transfers to a host name */
+static int	nresolving;			/* ... that have no socket yet */
+static int	nsockets;			/* open, idle ones included */
+static int	max_sockets;
+static int	max_resolving;
+static int64 stall_check_at = -1;	/* ms of the monotonic clock; -1: nothing to check */
+static int	nstalled;			/* in the running list, to be picked up by mw_http_next */
 static sigset_t all_signals;
 
 /* The one way into libcurl's loop */
@@ -100,6 +125,64 @@ unblock_signals(bool blocked, const sigset_t *saved)
 {
 	if (blocked)
 		sigprocmask(SIG_SETMASK, saved, NULL);
+}
+
+/* ---------- stalling ---------- */
+
+static void
+begin_window(MwHttpTransfer *t)
+{
+	t->stall_at = now_ms() + t->stall_ms;
+	t->stall_from = t->header_bytes + t->body_bytes;
+	if (stall_check_at < 0 || t->stall_at < stall_check_at)
+		stall_check_at = t->stall_at;
+}
+
+/* The request begins, or bytes of the answer have come: with enough of them the time begins anew */
+void
+mw_http_moved(MwHttpTransfer *t)
+{
+	if (t->stall_ms > 0 &&
+		(t->stall_at == 0 || t->header_bytes + t->body_bytes - t->stall_from >= t->stall_bytes))
+		begin_window(t);
+}
+
+/* Marks what has stalled.  What was written of a request is only seen here. */
+static void
+look_for_stalls(void)
+{
+	int64		now = now_ms();
+
+	if (stall_check_at < 0 || stall_check_at > now)
+		return;
+	stall_check_at = -1;
+	for (MwHttpTransfer *t = running_list; t != NULL; t = t->next)
+	{
+		curl_off_t	sent = 0;
+
+		if (t->stall_at == 0 || t->stalled)
+			continue;
+		if (t->stall_at > now)
+		{
+			if (stall_check_at < 0 || t->stall_at < stall_check_at)
+				stall_check_at = t->stall_at;
+			continue;
+		}
+		if (t->header_bytes == 0)
+			curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
+		if (sent >= (curl_off_t) t->body_len)
+			t->stall_at = 0;	/* it thinks, until its answer begins */
+		else if (sent > 0 && (uint64) sent - t->stall_sent >= t->stall_bytes)
+		{
+			t->stall_sent = sent;
+			begin_window(t);
+		}
+		else
+		{
+			t->stalled = true;
+			nstalled++;
+		}
+	}
 }
 
 /* ---------- descriptors and the timer ---------- */
@@ -172,12 +255,17 @@ answer_complete(MwHttpTransfer *t)
 {
 	curl_socket_t fd = t->fd;
 	Watched    *w;
+	long		version = 0;
 
 	/* on the shortest path libcurl never had to wait, and told us no socket */
 	if (fd < 0 && curl_easy_getinfo(t->easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK)
 		return;
 	w = watched_entry(fd);
-	if (w != NULL && w->plain && (t->fd < 0 || w->last == t))
+	if (w == NULL || !w->ours)
+		return;
+	curl_easy_getinfo(t->easy, CURLINFO_HTTP_VERSION, &version);
+	w->alone = version == CURL_HTTP_VERSION_1_0 || version == CURL_HTTP_VERSION_1_1;
+	if (w->plain && (t->fd < 0 || w->last == t))
 	{
 		w->received = tcp_received(fd);
 		if (w->events == 0)
@@ -235,8 +323,14 @@ mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
 	Watched    *w;
 	int			fd;
 
+	mw_http_resolved(t);
 	if (!mw_http_may_begin(t) || !mw_http_may_call(t, mw_address_kind(&addr->addr)))
 		return CURL_SOCKET_BAD;
+	if (nsockets >= max_sockets)
+	{
+		t->socket_errno = EMFILE;
+		return CURL_SOCKET_BAD;
+	}
 	fd = socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
 	w = watched_entry(fd);
 	if (w == NULL)
@@ -246,6 +340,7 @@ mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
 			close(fd);
 		return CURL_SOCKET_BAD;
 	}
+	nsockets++;
 	t->opened = true;
 	memset(w, 0, sizeof(*w));
 	w->ours = true;
@@ -266,7 +361,16 @@ mw_http_on_close(void *arg, curl_socket_t fd)
 		watch(fd, w, 0);
 		memset(w, 0, sizeof(*w));
 	}
+	nsockets--;
 	return close(fd);
+}
+
+/* Its name is resolved, or nobody waits for that any more */
+void
+mw_http_resolved(MwHttpTransfer *t)
+{
+	nresolving -= t->resolving;
+	t->resolving = false;
 }
 
 /* ---------- transfers ---------- */
@@ -298,9 +402,13 @@ mw_http_start(const MwHttpRequest *req, char *why, size_t whylen)
 	t->errbuf[0] = '\0';
 	t->exchanges = 0;
 	t->died_unused = t->opened = t->refused = t->refused_private = false;
-	t->too_large = t->header_flood = t->encoded = t->no_memory = t->header_ended = false;
+	t->too_large = t->header_flood = t->encoded = t->no_memory = t->header_ended = t->stalled = false;
 	t->socket_errno = t->status = 0;
-	t->header_bytes = 0;
+	t->header_bytes = t->body_bytes = 0;
+	t->stall_ms = req->stall_ms;
+	t->stall_bytes = req->stall_bytes;
+	t->stall_at = 0;
+	t->stall_from = t->stall_sent = 0;
 	t->cut_bytes = 0;
 	t->fd = -1;
 	t->retry_after = t->retry_after_ms = -1;
@@ -308,6 +416,8 @@ mw_http_start(const MwHttpRequest *req, char *why, size_t whylen)
 	t->body = NULL;
 	t->len = t->cap = 0;
 
+	if (wrong == NULL && nresolving >= max_resolving && (!t->literal || t->proxy != NULL))
+		wrong = "too many names of hosts are being looked up";
 	if (wrong == NULL)
 	{
 		CURLMcode	rc = curl_multi_add_handle(multi, t->easy);
@@ -327,8 +437,9 @@ mw_http_start(const MwHttpRequest *req, char *why, size_t whylen)
 		running_list->prev = t;
 	running_list = t;
 	nrunning++;
-	if (!t->literal || t->proxy != NULL)
-		nnamed++;
+	t->resolving = !t->literal || t->proxy != NULL;
+	nnamed += t->resolving;
+	nresolving += t->resolving;
 	return t;
 }
 
@@ -348,8 +459,10 @@ detach(MwHttpTransfer *t)
 	if (t->next != NULL)
 		t->next->prev = t->prev;
 	nrunning--;
+	nstalled -= t->stalled;
 	if (!t->literal || t->proxy != NULL)
 		nnamed--;
+	mw_http_resolved(t);
 }
 
 void
@@ -357,6 +470,27 @@ mw_http_abort(MwHttpTransfer *t)
 {
 	detach(t);
 	free(t->body);
+	t->body = NULL;
+	mw_http_put_handle(t);
+}
+
+static void
+finish(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
+{
+	memset(r, 0, sizeof(*r));
+	r->owner = t->owner;
+	mw_http_judge(t, rc, r);
+	mw_http_printable(r->error);
+	r->retry_after_ms = t->retry_after_ms >= 0 ? t->retry_after_ms : t->retry_after;
+	r->retry_forbidden = t->retry_forbidden;
+	detach(t);
+	if (r->kind == MW_HTTP_COMPLETE && !t->encoded)
+	{
+		r->body = t->body;
+		r->len = t->len;
+	}
+	else
+		free(t->body);
 	t->body = NULL;
 	mw_http_put_handle(t);
 }
@@ -375,25 +509,18 @@ mw_http_next(MwHttpResult *r)
 		if (msg->msg != CURLMSG_DONE)
 			continue;
 		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **) &t);
-		if (rc == CURLE_OK && !t->https && t->proxy == NULL)
+		if (rc == CURLE_OK && t->proxy == NULL)
 			answer_complete(t);
-		memset(r, 0, sizeof(*r));
-		r->owner = t->owner;
-		mw_http_judge(t, rc, r);
-		mw_http_printable(r->error);
-		r->retry_after_ms = t->retry_after_ms >= 0 ? t->retry_after_ms : t->retry_after;
-		r->retry_forbidden = t->retry_forbidden;
-		detach(t);
-		if (r->kind == MW_HTTP_COMPLETE && !t->encoded)
-		{
-			r->body = t->body;
-			r->len = t->len;
-		}
-		else
-			free(t->body);
-		t->body = NULL;
-		mw_http_put_handle(t);
+		finish(t, rc, r);
 		return true;
+	}
+	for (MwHttpTransfer *t = nstalled > 0 ? running_list : NULL; t != NULL; t = t->next)
+	{
+		if (t->stalled)
+		{
+			finish(t, CURLE_OPERATION_TIMEDOUT, r);
+			return true;
+		}
 	}
 	return false;
 }
@@ -405,6 +532,26 @@ mw_http_running(void)
 }
 
 /* ---------- the loop ---------- */
+
+/* What of the process's descriptors is ours: see WANTED_DESCRIPTORS */
+static void
+share_descriptors(void)
+{
+	struct rlimit r = {WANTED_DESCRIPTORS, WANTED_DESCRIPTORS};
+	int			ours;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < WANTED_DESCRIPTORS && r.rlim_cur < r.rlim_max)
+	{
+		r.rlim_cur = Min(WANTED_DESCRIPTORS, r.rlim_max);
+		if (setrlimit(RLIMIT_NOFILE, &r) != 0)
+			(void) getrlimit(RLIMIT_NOFILE, &r);
+	}
+	if (r.rlim_cur > WANTED_DESCRIPTORS)	/* infinity, too */
+		r.rlim_cur = WANTED_DESCRIPTORS;
+	ours = (int) (r.rlim_cur - Min(r.rlim_cur / 2, OTHERS_DESCRIPTORS));
+	max_sockets = ours / 2;
+	max_resolving = ours / 2 / LOOKUP_DESCRIPTORS;
+}
 
 bool
 mw_http_init(char *why, size_t whylen)
@@ -429,6 +576,10 @@ mw_http_init(char *why, size_t whylen)
 		return false;
 	}
 
+	/* it would write the secrets of every TLS session into that file */
+	unsetenv("SSLKEYLOGFILE");
+	share_descriptors();
+
 	/* all but those that say that this thread itself has gone wrong */
 	sigfillset(&all_signals);
 	sigdelset(&all_signals, SIGSEGV);
@@ -449,7 +600,7 @@ mw_http_init(char *why, size_t whylen)
 	}
 	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
 	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
-	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) MAX_CONNECTIONS);
+	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) Min(MAX_CONNECTIONS, max_sockets / 2));
 	curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_MULTIPLEX);
 	return true;
 }
@@ -463,11 +614,16 @@ mw_http_fd(void)
 long
 mw_http_timeout_ms(void)
 {
+	int64		at = timer_at;
 	int64		ms;
 
-	if (timer_at <= 0)
-		return timer_at;
-	ms = timer_at - now_ms();
+	if (nstalled > 0)
+		return 0;
+	if (stall_check_at >= 0 && (at < 0 || stall_check_at < at))
+		at = stall_check_at;
+	if (at <= 0)
+		return at;
+	ms = at - now_ms();
 	return ms < 0 ? 0 : (long) Min(ms, PG_INT32_MAX);
 }
 
@@ -485,8 +641,8 @@ idle_stirs(int fd, Watched *w, uint32 events)
 	/* of this round, and read already: libcurl runs what is due whenever it is called */
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
 		return;
-	/* over TLS it may be a ticket or a ping */
-	if (n <= 0 || w->plain || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
+	/* over TLS it may be a ping of HTTP/2; a ticket for the session costs a connection at most */
+	if (n <= 0 || w->plain || w->alone || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
 		shutdown(fd, SHUT_RDWR);
 	watch(fd, w, 0);
 }
@@ -533,6 +689,7 @@ mw_http_drive(void)
 		act(CURL_SOCKET_TIMEOUT, 0);
 	}
 	unblock_signals(blocked, &saved);
+	look_for_stalls();
 }
 
 void
@@ -550,6 +707,7 @@ mw_http_close(void)
 	free(watched);
 	watched = NULL;
 	nwatched = 0;
-	timer_at = -1;
+	timer_at = stall_check_at = -1;
+	nsockets = nresolving = nstalled = 0;
 	curl_global_cleanup();
 }

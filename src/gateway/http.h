@@ -3,8 +3,9 @@
  *
  * Only the gateway process calls this (but for the pure mw_http_retry_after).  Nothing here raises, palloc's or
  * touches PostgreSQL's state inside a libcurl callback; bodies are malloc'd and
- * capped.  Redirects are never followed, environment variables (proxies, .netrc)
- * never read, only http and https spoken, compressed bodies never asked for.
+ * capped.  Redirects are never followed, environment variables (proxies, .netrc,
+ * SSLKEYLOGFILE) never read, only http and https spoken, compressed bodies never
+ * asked for.
  */
 #ifndef MW_HTTP_H
 #define MW_HTTP_H
@@ -19,9 +20,14 @@ typedef struct MwHttpRequest
 	size_t		body_len;
 	long		timeout_ms;		/* for the whole exchange */
 	long		connect_timeout_ms;
+	long		stall_ms;		/* fewer than stall_bytes in so long, while something is on its way: it has stalled; 0: never */
+	size_t		stall_bytes;
 	size_t		max_response;	/* bytes */
 	bool		allow_private;	/* a host NAME may resolve to a loopback or private address */
 	const char *ca_file;		/* NULL: the system's */
+	const char *client_cert;	/* PEM files, for servers that ask who calls; NULL: none */
+	const char *client_key;		/* NULL: it stands in client_cert */
+	bool		tls13;			/* TLS 1.3 at least; else 1.2 */
 	const char *proxy;			/* NULL: none, whatever the environment says */
 	void	   *owner;			/* handed back with the result */
 } MwHttpRequest;

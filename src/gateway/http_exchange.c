@@ -24,6 +24,9 @@
  *	 "Not a byte" is libcurl's word, and it counts whole header lines; over plain
  *	 http the kernel's count of the socket's bytes (in which the closing itself is
  *	 one) tells an answer that broke off inside its first line.
+ * - With TLS 1.3 a client has sent its request by the time it hears that its
+ *	 certificate is missing or refused.  A server that says so never took the
+ *	 handshake for complete, so that it cannot have read the request.
  * - A whole status line other than 2xx is an answer even where its body was cut
  *	 off or late; a 2xx is one only when libcurl says that its end was reached.
  *
@@ -81,6 +84,7 @@ mw_http_on_request(void *arg, char *remote_ip, char *local_ip, int remote_port, 
 {
 	MwHttpTransfer *t = arg;
 
+	mw_http_resolved(t);
 	if (!mw_http_may_begin(t))
 		return CURL_PREREQFUNC_ABORT;
 	if (!mw_http_may_call(t, mw_address_kind_text(remote_ip)))
@@ -89,6 +93,7 @@ mw_http_on_request(void *arg, char *remote_ip, char *local_ip, int remote_port, 
 		return CURL_PREREQFUNC_ABORT;
 	}
 	t->exchanges++;
+	mw_http_moved(t);
 	return CURL_PREREQFUNC_OK;
 }
 
@@ -99,7 +104,11 @@ mw_http_on_header(char *line, size_t size, size_t n, void *arg)
 	MwHttpTransfer *t = arg;
 	char		value[128];
 
+	/* the first line ends the time in which the model thinks, which no limit is for */
+	if (t->header_bytes == 0)
+		t->stall_at = 0;
 	t->header_bytes += n;
+	mw_http_moved(t);
 	if (t->header_bytes > MW_HTTP_MAX_HEADER)
 	{
 		t->header_flood = true;
@@ -112,6 +121,8 @@ mw_http_on_header(char *line, size_t size, size_t n, void *arg)
 		case '\r':
 		case '\n':
 			t->header_ended = t->status >= 200;
+			if (!t->header_ended)
+				t->stall_at = 0;	/* an interim answer: it thinks on */
 			break;
 		case 'H':
 			if (n > 5 && memcmp(line, "HTTP/", 5) == 0)
@@ -133,6 +144,13 @@ mw_http_on_header(char *line, size_t size, size_t n, void *arg)
 			else if (mw_http_field(line, n, "retry-after-ms", value, sizeof(value)))
 				t->retry_after_ms = mw_http_decimal(value, 1);
 			break;
+		case 't':
+		case 'T':
+			/* libcurl undoes a compression here whatever it is told */
+			if (mw_http_field(line, n, "transfer-encoding", value, sizeof(value)) &&
+				strcasecmp(value, "chunked") != 0 && strcasecmp(value, "identity") != 0)
+				t->encoded = true;
+			break;
 		case 'x':
 		case 'X':
 			if (mw_http_field(line, n, "x-should-retry", value, sizeof(value)))
@@ -153,9 +171,11 @@ mw_http_on_body(char *data, size_t size, size_t n, void *arg)
 {
 	MwHttpTransfer *t = arg;
 
-	if (t->encoded)
+	t->body_bytes += n;
+	mw_http_moved(t);
+	if (t->encoded && t->body_bytes <= t->max_response)
 		return n;				/* it is refused: read to its end, so that the exchange is known to be complete */
-	if (n > t->max_response - t->len)
+	if (t->encoded || n > t->max_response - t->len)
 	{
 		t->too_large = true;
 		return 0;
@@ -191,6 +211,16 @@ is_transport_failure(CURLcode rc)
 	return rc == CURLE_SEND_ERROR || rc == CURLE_RECV_ERROR || rc == CURLE_GOT_NOTHING;
 }
 
+/* A TLS alert about our own certificate (OpenSSL's words for it) */
+static bool
+is_certificate_refused(const MwHttpTransfer *t, CURLcode rc)
+{
+	return t->https && t->exchanges == 1 && t->header_bytes == 0 && is_transport_failure(rc) &&
+		strstr(t->errbuf, " alert ") != NULL &&
+		(strstr(t->errbuf, "certificate") != NULL || strstr(t->errbuf, "unknown ca") != NULL ||
+		 strstr(t->errbuf, "access denied") != NULL);
+}
+
 void
 mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 {
@@ -213,7 +243,7 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 		return;
 	}
 
-	words = t->errbuf[0] != '\0' ? t->errbuf : curl_easy_strerror(rc);
+	words = t->stalled ? "it stalled" : t->errbuf[0] != '\0' ? t->errbuf : curl_easy_strerror(rc);
 	curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &sent);
 	curl_easy_getinfo(t->easy, CURLINFO_TOTAL_TIME_T, &total_us);
 	curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
@@ -221,7 +251,7 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 	whole = t->exchanges > 0 && (t->died_unused || sent >= (curl_off_t) t->body_len);
 
 	/* a connect timeout shorter than the deadline is a failed connection */
-	r->timed_out = rc == CURLE_OPERATION_TIMEDOUT && total_us / 1000 + 1 >= t->timeout_ms;
+	r->timed_out = rc == CURLE_OPERATION_TIMEDOUT && !t->stalled && total_us / 1000 + 1 >= t->timeout_ms;
 	r->too_large = t->too_large;
 
 	if (t->cut_bytes <= 1 &&
@@ -238,7 +268,7 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 		r->timed_out = r->too_large = false;
 		snprintf(r->error, sizeof(r->error), "the answer of %s broke off after its status: %s", t->host, words);
 	}
-	else if (t->exchanges == 0)
+	else if (t->exchanges == 0 || (connects > 0 && is_certificate_refused(t, rc)))
 	{
 		r->kind = MW_HTTP_NOT_SENT;
 		r->connect_failed = true;
@@ -268,6 +298,9 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 			snprintf(r->error, sizeof(r->error), "the header of the answer of %s is over %d bytes", t->host, MW_HTTP_MAX_HEADER);
 		else if (t->no_memory)
 			snprintf(r->error, sizeof(r->error), "out of memory for the answer of %s", t->host);
+		else if (t->stalled)
+			snprintf(r->error, sizeof(r->error), "the answer of %s stalled: fewer than %zu bytes in %.3f s", t->host,
+					 t->stall_bytes, t->stall_ms / 1000.0);
 		else if (t->died_unused)
 			snprintf(r->error, sizeof(r->error), "the answer of %s broke off inside its first line", t->host);
 		else if (r->timed_out)

@@ -53,6 +53,8 @@ mw_http_free_handle(MwHttpTransfer *t)
 	wipe(t->auth);
 	free(t->url);
 	free(t->ca_file);
+	free(t->client_cert);
+	free(t->client_key);
 	free(t->proxy);
 	free(t->body);
 	free(t);
@@ -86,7 +88,6 @@ make_handle(void)
 	curl_easy_setopt(e, CURLOPT_NETRC, (long) CURL_NETRC_IGNORED);
 	curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
 	curl_easy_setopt(e, CURLOPT_HTTP_CONTENT_DECODING, 0L);
-	curl_easy_setopt(e, CURLOPT_SSLVERSION, (long) CURL_SSLVERSION_TLSv1_2);
 
 	curl_easy_setopt(e, CURLOPT_TCP_NODELAY, 1L);
 	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
@@ -249,8 +250,15 @@ mw_http_set_handle(MwHttpTransfer *t, const MwHttpRequest *req)
 		wrong = set_headers(t, req->auth_header);
 	if (wrong == NULL && !set_string(t, CURLOPT_CAINFO, &t->ca_file, req->ca_file, curl_version_info(CURLVERSION_NOW)->cainfo))
 		wrong = "the CA file cannot be used";
+	if (wrong == NULL && !set_string(t, CURLOPT_SSLCERT, &t->client_cert, req->client_cert, NULL))
+		wrong = "the client certificate cannot be used";
+	if (wrong == NULL && !set_string(t, CURLOPT_SSLKEY, &t->client_key, req->client_key, NULL))
+		wrong = "the key of the client certificate cannot be used";
 	if (wrong == NULL && !set_string(t, CURLOPT_PROXY, &t->proxy, req->proxy, ""))
 		wrong = "the proxy cannot be used";
+
+	set_long(t, CURLOPT_SSLVERSION, &t->tls_version,
+			 (long) (req->tls13 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
 
 	/* 0 would be "for ever" */
 	set_long(t, CURLOPT_TIMEOUT_MS, &t->timeout_ms, Max(req->timeout_ms, 1));

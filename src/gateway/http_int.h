@@ -26,7 +26,10 @@ struct MwHttpTransfer
 	char	   *url;
 	char	   *auth;
 	char	   *ca_file;
+	char	   *client_cert;
+	char	   *client_key;
 	char	   *proxy;
+	long		tls_version;
 	long		timeout_ms;
 	long		connect_timeout_ms;
 	char		host[128];		/* with the port, for error texts */
@@ -39,6 +42,7 @@ struct MwHttpTransfer
 	size_t		body_len;
 	size_t		max_response;
 	bool		private_ok;
+	bool		resolving;		/* a name, and no socket yet: libcurl may have a thread at it */
 	int			exchanges;		/* requests that libcurl began: at most one */
 	bool		died_unused;	/* libcurl was about to send it again */
 	bool		opened;			/* an allowed address was tried */
@@ -47,13 +51,20 @@ struct MwHttpTransfer
 	int			socket_errno;	/* socket() failed */
 	bool		too_large;
 	bool		header_flood;
+	bool		stalled;
 	bool		encoded;
 	bool		no_memory;
 	bool		header_ended;	/* that of the final answer: what follows are trailers */
 	int			status;
 	size_t		header_bytes;
+	size_t		body_bytes;		/* kept or not */
 	uint64		cut_bytes;		/* of an answer, when libcurl was about to send again; plain http only */
 	int			fd;				/* of its connection, where libcurl said; -1: not known */
+	int64		stall_ms;		/* 0: no limit */
+	size_t		stall_bytes;
+	int64		stall_at;		/* ms of the monotonic clock: it has stalled unless ...; 0: no time runs */
+	uint64		stall_from;		/* ... stall_bytes more than so many of the answer */
+	uint64		stall_sent;		/* ... or, before it began, than so many of the request have moved */
 	int64		retry_after;
 	int64		retry_after_ms;
 	bool		retry_forbidden;
@@ -73,7 +84,9 @@ extern void mw_http_free_handle(MwHttpTransfer *t);
 extern void mw_http_free_handles(void);
 extern const char *mw_http_set_handle(MwHttpTransfer *t, const MwHttpRequest *req); /* NULL, or what is wrong */
 
-/* http.c: callbacks of the sockets */
+/* http.c: callbacks of the sockets; and what has moved is noted there */
+extern void mw_http_moved(MwHttpTransfer *t);
+extern void mw_http_resolved(MwHttpTransfer *t);
 extern curl_socket_t mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr);
 extern int	mw_http_on_close(void *arg, curl_socket_t fd);
 extern uint64 mw_http_cut_bytes(void);

@@ -28,6 +28,8 @@
 #include "gateway/gateway.h"
 
 #define DEFAULT_CONNECT_TIMEOUT_MS	10000
+#define DEFAULT_STALL_MS			60000
+#define DEFAULT_STALL_BYTES			1
 #define DEFAULT_MAX_RESPONSE		(16 * 1024 * 1024)
 #define MAX_KEY_BYTES				8192
 
@@ -175,6 +177,8 @@ fill(MwRoute *r)
 
 	r->connect_timeout_ms = DEFAULT_CONNECT_TIMEOUT_MS;
 	r->max_response = DEFAULT_MAX_RESPONSE;
+	r->stall_ms = DEFAULT_STALL_MS;
+	r->stall_bytes = DEFAULT_STALL_BYTES;
 	if (server == NULL)
 	{
 		r->error = pstrdup("the server of this model does not exist any more, or was not committed");
@@ -195,12 +199,22 @@ fill(MwRoute *r)
 		(void) parse_bool(value, &r->allow_private);
 	if ((value = option(server->options, "ca_file")) != NULL)
 		r->ca_file = pstrdup(value);
+	if ((value = option(server->options, "client_cert")) != NULL)
+		r->client_cert = pstrdup(value);
+	if ((value = option(server->options, "client_key")) != NULL)
+		r->client_key = pstrdup(value);
+	if ((value = option(server->options, "min_tls")) != NULL)
+		r->tls13 = strcmp(value, "1.3") == 0;
 	if ((value = option(server->options, "proxy")) != NULL)
 		r->proxy = pstrdup(value);
 	if ((value = option(server->options, "connect_timeout")) != NULL)
 		r->connect_timeout_ms = (long) (strtod(value, NULL) * 1000);
 	if ((value = option(server->options, "max_response")) != NULL)
 		r->max_response = strtoul(value, NULL, 10);
+	if ((value = option(server->options, "stall_timeout")) != NULL)
+		r->stall_ms = (long) (strtod(value, NULL) * 1000);
+	if ((value = option(server->options, "stall_bytes")) != NULL)
+		r->stall_bytes = strtoul(value, NULL, 10);
 
 	r->mapping = mapping_of(r->roleid, r->serverid, &whose, &mapping_options);
 	key = option(mapping_options, "api_key");

@@ -116,6 +116,19 @@ check_seconds(const char *value)
 }
 
 static const char *
+check_few_bytes(const char *value)
+{
+	return strspn(value, "0123456789") == strlen(value) && strlen(value) >= 1 && strlen(value) <= 7 && atol(value) >= 1 ?
+		NULL : "must be a number of bytes from 1 to 9999999";
+}
+
+static const char *
+check_tls(const char *value)
+{
+	return strcmp(value, "1.2") == 0 || strcmp(value, "1.3") == 0 ? NULL : "must be one of: 1.2, 1.3";
+}
+
+static const char *
 check_bytes(const char *value)
 {
 	return strspn(value, "0123456789") == strlen(value) && strlen(value) >= 4 && strlen(value) <= 9 &&
@@ -143,11 +156,16 @@ static const Option options[] = {
 	{"api", ForeignServerRelationId, false, check_api, "openai"},
 	{"base_url", ForeignServerRelationId, true, check_base_url, "https://api.openai.com/v1"},
 	{"ca_file", ForeignServerRelationId, true, check_path, "/etc/ssl/certs/own-ca.pem"},
+	{"client_cert", ForeignServerRelationId, true, check_path, "/etc/postgresql/mw-client.pem"},
+	{"client_key", ForeignServerRelationId, true, check_path, "/etc/postgresql/mw-client.key"},
 	{"connect_timeout", ForeignServerRelationId, false, check_seconds, "10"},
 	{"max_response", ForeignServerRelationId, false, check_bytes, "16777216"},
 	{"max_tokens_field", ForeignServerRelationId, false, check_field, "max_completion_tokens"},
+	{"min_tls", ForeignServerRelationId, true, check_tls, "1.3"},
 	{"proxy", ForeignServerRelationId, true, check_proxy, "http://proxy.example.com:3128"},
 	{"retry_unknown", ForeignServerRelationId, false, check_bool, "true"},
+	{"stall_bytes", ForeignServerRelationId, false, check_few_bytes, "1"},
+	{"stall_timeout", ForeignServerRelationId, false, check_seconds, "60"},
 	{"api_key", UserMappingRelationId, false, check_key, "sk-..."},
 	{"api_key_file", UserMappingRelationId, true, check_path, "/path/to/key"}
 };
@@ -300,6 +318,11 @@ mw_fdw_validator(PG_FUNCTION_ARGS)
 					errcode(ERRCODE_MW_BAD_ARGUMENT),
 					errmsg("a model server with api \"%s\" needs the option \"base_url\"", api),
 					errhint("OPTIONS (api '%s', base_url 'https://api.openai.com/v1')", api));
+		if (value_of(list, "client_key") != NULL && value_of(list, "client_cert") == NULL)
+			ereport(ERROR,
+					errcode(ERRCODE_MW_BAD_ARGUMENT),
+					errmsg("option \"client_key\" is of no use without \"client_cert\""),
+					errhint("OPTIONS (ADD client_cert '/path/to/certificate.pem')"));
 	}
 	else if (catalog == UserMappingRelationId && list_length(list) > 1)
 		ereport(ERROR,

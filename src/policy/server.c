@@ -35,6 +35,12 @@
 #include "policy/watch.h"
 #include "provider/provider.h"
 
+/*
+ * Three round trips for TCP and TLS, to a provider in the same region.  A server
+ * whose connect_timeout is shorter is nearer.
+ */
+#define CONNECT_MS	50
+
 #define MAX_SERVERS 256			/* kept; forgotten all at once */
 
 typedef struct ServerSlot
@@ -88,6 +94,7 @@ read_server(const char *name, ServerSlot *slot)
 
 	slot->server.oid = oid;
 	slot->server.name = pstrdup(name);
+	slot->server.connect_ms = CONNECT_MS;
 	foreach(lc, fs->options)
 	{
 		DefElem    *def = lfirst_node(DefElem, lc);
@@ -103,6 +110,8 @@ read_server(const char *name, ServerSlot *slot)
 			(void) parse_bool(value, &slot->server.retry_unknown);
 		else if (strcmp(def->defname, "allow_private") == 0)
 			slot->server.names_allow_private = true;
+		else if (strcmp(def->defname, "connect_timeout") == 0)
+			slot->server.connect_ms = (int) Min(strtod(value, NULL) * 1000, CONNECT_MS);
 	}
 
 	/* the validator sees to both; a server made without it (an old dump, a catalogue edit) ends here */

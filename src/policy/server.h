@@ -18,6 +18,7 @@ typedef struct MwServer
 	char	   *max_tokens_field;	/* NULL: the adapter's own */
 	bool		retry_unknown;
 	bool		names_allow_private;	/* the option is given, whatever it says: ALTER SERVER needs SET, not ADD */
+	int			connect_ms;		/* what a new connection takes at least: a call with less time left is refused */
 	bool		committed;		/* the server's row is visible to other processes: false makes a call MW001 */
 } MwServer;
 

@@ -239,6 +239,22 @@ run_limit(const MwCall *call)
 	return call->session ? 0 : DEFAULT_SESSION_TOKENS;
 }
 
+/* A call that cannot even connect any more would reserve money, and an attempt, for nothing. */
+static void
+require_time(const MwCall *call)
+{
+	int64		left = (call->deadline - GetCurrentTimestamp()) / 1000;
+
+	if (call->transport == &mw_transport_fake || left >= call->server->connect_ms)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_DEADLINE),
+			 errmsg("the deadline of the call has passed, or leaves no time to connect"),
+			 errdetail("Nothing was sent or reserved: " INT64_FORMAT " ms are left, and a connection to server \"%s\" takes %d.",
+					   Max(left, 0), call->server->name, call->server->connect_ms),
+			 errhint("Raise options.timeout.")));
+}
+
 static void
 reserve(MwCall *call)
 {
@@ -284,6 +300,7 @@ run_once(MwCall *call)
 		return;
 
 	mw_fault("reserve");
+	require_time(call);
 	reserve(call);
 	mw_next(call);
 	if ((call->cache == MW_CACHE_HIT || call->cache == MW_CACHE_SHARED) && !call->transport->book_hit(call))

@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -104,6 +105,11 @@ serve(int fd, int nth)
 		reset_on_close(fd);
 		return false;
 	}
+	if (strcmp(path, "/never-read") == 0)
+	{
+		poll(NULL, 0, 5000);
+		return false;
+	}
 	if (strcmp(path, "/early413") == 0)
 	{
 		puts_to(fd, "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\nConnection: close\r\n\r\nbig");
@@ -131,6 +137,53 @@ serve(int fd, int nth)
 	{
 		usleep(200000);
 		puts_to(fd, OK_ANSWER);
+	}
+	else if (strcmp(path, "/drip") == 0)
+	{
+		puts_to(fd, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n");
+		for (const char *s = "{\"ok\":1}"; *s; s++)
+		{
+			usleep(60000);
+			put(fd, s, 1);
+		}
+	}
+	else if (strcmp(path, "/thinks-on") == 0)
+	{
+		puts_to(fd, "HTTP/1.1 102 Processing\r\n\r\n");
+		usleep(500000);
+		puts_to(fd, OK_ANSWER);
+	}
+	else if (strcmp(path, "/endless-extension") == 0)
+	{
+		puts_to(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8;x=");
+		for (int i = 0; i < 40; i++)
+		{
+			puts_to(fd, "yyyyyyyyyyyyyyyyyyyy");
+			usleep(50000);
+		}
+		return false;
+	}
+	else if (strcmp(path, "/endless-size") == 0)
+	{
+		puts_to(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+		for (int i = 0; i < 100000; i++)
+			puts_to(fd, "0000000000");
+		return false;
+	}
+	else if (strcmp(path, "/flood-trailer") == 0)
+	{
+		puts_to(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n");
+		for (int i = 0; i < 100000; i++)
+			puts_to(fd, "X-Filler: 0123456789012345678901234567890123456789\r\n");
+		return false;
+	}
+	else if (strcmp(path, "/two-lengths") == 0)
+		puts_to(fd, "HTTP/1.1 200 OK\r\nContent-Length: 8\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"ok\":1}\r\n0\r\n\r\n");
+	else if (strcmp(path, "/te-gzip") == 0)
+	{
+		/* a megabyte of nothing in a kilobyte, by the coding that CURLOPT_HTTP_CONTENT_DECODING does not turn off */
+		puts_to(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n");
+		puts_to(fd, "4\r\n\x1f\x8b\x08\x01\r\n0\r\n\r\n");
 	}
 	else if (strcmp(path, "/chunked") == 0)
 	{
@@ -212,12 +265,13 @@ serve(int fd, int nth)
 		puts_to(fd, "HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{");
 		poll(NULL, 0, 5000);
 	}
-	else if (strcmp(path, "/big") == 0 || strcmp(path, "/big-500") == 0)
+	else if (strcmp(path, "/big") == 0 || strcmp(path, "/big-500") == 0 || strcmp(path, "/big-gzip") == 0)
 	{
 		char		block[65536];
 
 		memset(block, 'x', sizeof(block));
 		puts_to(fd, path[4] == '\0' ? "HTTP/1.1 200 OK\r\nContent-Length: 6553600\r\n\r\n"
+				: path[5] == 'g' ? "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 6553600\r\n\r\n"
 				: "HTTP/1.1 500 No\r\nContent-Length: 6553600\r\n\r\n");
 		for (int i = 0; i < 100; i++)
 			put(fd, block, sizeof(block));
@@ -430,6 +484,9 @@ test_judgement(void)
 		{"/garbage", MW_HTTP_UNKNOWN, 0},
 		{"/flood-1xx", MW_HTTP_UNKNOWN, 0},
 		{"/flood-header", MW_HTTP_UNKNOWN, 200},
+		{"/flood-trailer", MW_HTTP_UNKNOWN, 200},
+		{"/endless-size", MW_HTTP_UNKNOWN, 200},
+		{"/two-lengths", MW_HTTP_COMPLETE, 200},
 	};
 
 	for (int i = 0; i < lengthof(cases); i++)
@@ -536,6 +593,115 @@ test_deadlines(void)
 	}
 }
 
+/* A stall ends an exchange before its deadline; a model that thinks does not stall */
+static void
+test_stalls(void)
+{
+	static const struct
+	{
+		const char *path;
+		int			stall_ms;
+		size_t		stall_bytes;
+		MwHttpKind	kind;
+		bool		stalls;
+	}			cases[] = {
+		{"/slow", 100, 1, MW_HTTP_COMPLETE, false},
+		{"/thinks-on", 200, 1, MW_HTTP_COMPLETE, false},
+		{"/drip", 500, 1, MW_HTTP_COMPLETE, false},
+		{"/drip", 150, 100, MW_HTTP_UNKNOWN, true},
+		{"/stall-body", 200, 1, MW_HTTP_UNKNOWN, true},
+		{"/stall-body-500", 200, 1, MW_HTTP_COMPLETE, false},
+		{"/endless-extension", 300, 1, MW_HTTP_UNKNOWN, true},
+	};
+	size_t		len = 32 * 1024 * 1024;
+	char	   *big;
+	MwHttpRequest req;
+	MwHttpResult r;
+
+	for (int i = 0; i < lengthof(cases); i++)
+	{
+		req = request(cases[i].path);
+		req.timeout_ms = 4000;
+		req.stall_ms = cases[i].stall_ms;
+		req.stall_bytes = cases[i].stall_bytes;
+		r = call(&req);
+		CHECK(r.kind == cases[i].kind && !r.timed_out && cases[i].stalls == (strstr(r.error, "stalled: fewer") != NULL), "%s: %s %d (%s)",
+			  cases[i].path, kinds[r.kind], r.timed_out, r.error);
+		free(r.body);
+	}
+
+	/* no limit but the deadline */
+	req = request("/stall-body");
+	req.timeout_ms = 400;
+	r = call(&req);
+	CHECK(r.kind == MW_HTTP_UNKNOWN && r.timed_out, "%s (%s)", kinds[r.kind], r.error);
+
+	big = malloc(len);
+	memset(big, ' ', len);
+	req = request("/never-read");
+	req.timeout_ms = 4000;
+	req.stall_ms = 200;
+	req.stall_bytes = 1;
+	req.body = big;
+	req.body_len = len;
+	r = call(&req);
+	CHECK(r.kind == MW_HTTP_NOT_SENT && !r.timed_out && !r.connect_failed && strstr(r.error, "stalled") != NULL, "%s (%s)", kinds[r.kind], r.error);
+	free(big);
+	CHECK(mw_http_running() == 0, "%d run", mw_http_running());
+	expect("/ok", MW_HTTP_COMPLETE, 200);
+}
+
+/* Few descriptors: requests are refused that would take PostgreSQL's, none is lost, and it goes on */
+static void
+test_descriptors(void)
+{
+	struct rlimit old;
+	struct rlimit few = {64, 64};
+	MwHttpRequest req;
+	MwHttpResult r;
+	char		why[256];
+	int			n[3] = {0};
+	int			begun = 0;
+
+	mw_http_close();
+	getrlimit(RLIMIT_NOFILE, &old);
+	few.rlim_max = old.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &few);
+	mw_http_init(why, sizeof(why));
+	getrlimit(RLIMIT_NOFILE, &few);
+	CHECK(few.rlim_cur > 64, "the limit was not raised");
+	mw_http_close();
+
+	few.rlim_cur = few.rlim_max = 64;
+	setrlimit(RLIMIT_NOFILE, &few);
+	mw_http_init(why, sizeof(why));
+	for (int i = 0; i < 100; i++)
+	{
+		req = request(i % 10 == 9 ? "http://localhost:%d/slow" : "/slow");
+		req.allow_private = true;
+		if (mw_http_start(&req, why, sizeof(why)) != NULL)
+			begun++;
+		else
+			CHECK(strstr(why, "looked up") != NULL, "%s", why);
+	}
+	while (mw_http_running() > 0)
+	{
+		wait_once();
+		while (mw_http_next(&r))
+		{
+			n[r.kind]++;
+			CHECK(r.kind == MW_HTTP_COMPLETE || (r.kind == MW_HTTP_NOT_SENT && r.connect_failed), "%s (%s)", kinds[r.kind], r.error);
+			free(r.body);
+		}
+	}
+	CHECK(n[MW_HTTP_COMPLETE] >= 10 && n[MW_HTTP_NOT_SENT] >= 20 && begun >= 90 && n[0] + n[1] + n[2] == begun, "%d complete, %d not sent, %d begun",
+		  n[MW_HTTP_COMPLETE], n[MW_HTTP_NOT_SENT], begun);
+	for (int i = 0; i < 20; i++)
+		expect("/ok", MW_HTTP_COMPLETE, 200);
+	mw_http_close();
+	mw_http_init(why, sizeof(why));
+}
+
 static void
 test_sizes(void)
 {
@@ -581,6 +747,13 @@ test_headers(void)
 	req = request("/gzip");
 	r = call(&req);
 	CHECK(r.kind == MW_HTTP_COMPLETE && r.body == NULL && strstr(r.error, "compressed") != NULL, "%s", r.error);
+	req = request("/te-gzip");
+	r = call(&req);
+	CHECK(r.body == NULL && r.error[0] != '\0', "%s (%s)", kinds[r.kind], r.error);
+	free(r.body);
+	req = request("/big-gzip");
+	r = call(&req);
+	CHECK(r.kind == MW_HTTP_UNKNOWN && r.too_large && r.body == NULL, "%s (%s)", kinds[r.kind], r.error);
 
 	/* what we send */
 	req = request("/ok");
@@ -840,6 +1013,7 @@ main(int argc, char **argv)
 	setenv("HTTPS_PROXY", "http://127.0.0.1:1", 1);
 	setenv("ALL_PROXY", "http://127.0.0.1:1", 1);
 	setenv("NO_PROXY", ",,*[", 1);
+	setenv("SSLKEYLOGFILE", "/nowhere/keys", 1);
 
 	shared = mmap(NULL, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	server = start_server();
@@ -859,11 +1033,13 @@ main(int argc, char **argv)
 		test_dead_connections();
 		test_not_sent();
 		test_deadlines();
+		test_stalls();
 		test_sizes();
 		test_headers();
 		test_urls();
 		test_many();
 		test_idle_costs_nothing();
+		test_descriptors();	/* the last: a limit that was lowered stays */
 		printf("%s: %d checks, %d failed\n", failures ? "not ok" : "ok", checks, failures);
 	}
 	mw_http_close();

@@ -7,9 +7,12 @@ every way that a provider or a network can.  Nothing in it is random: ids, times
 and token usage are derived from the script and from the request.
 
     python3 upstream.py [--host 127.0.0.1] [--port 0] [--tls] [--echo] [--key K] [--script FILE]
+                        [--cert FILE --certkey FILE] [--client-ca FILE] [--tls-max 1.1|1.2|1.3] [--h2]
 
 The first line of its output is  LISTENING http://127.0.0.1:PORT ; with --tls a
 second one names the file of its self-signed certificate: CA /tmp/…/cert.pem.
+--cert is a certificate instead of that one, --client-ca asks clients for one of that
+CA, --tls-max is the highest version offered, --h2 offers HTTP/2 (h2.py).
 It ends at SIGTERM, SIGINT or POST /_quit.
 
 SESSIONS.  Every path exists below /s/NAME too (base_url .../s/NAME/v1): own script,
@@ -31,7 +34,8 @@ CONTROL (all below /s/NAME too, JSON in and out)
                   idle_ms  close a connection, unannounced, when it has been idle for so long
   POST /_rules    {"add": [RULE, ...]}   more rules in front, journal kept
   GET  /_journal  {"requests": [...], "remaining", "exhausted", "connections", "open", "in_flight"}
-  GET  /_count    the figures alone: {"requests", "answered", "in_flight", "connections", "open"}
+  GET  /_count    the figures alone: {"requests", "answered", "in_flight", "connections", "open",
+                  "lag_ms": the longest that this process was kept from running since the reset}
   POST /_audit    {"nonce": REGEX, "forbidden": REGEX}   judges the journal here and empties it, for
                   campaigns of many requests: {"requests", "nonces": {first group: n}, "without": n (no
                   nonce), "forbidden": n (head or body matches), "problems": [the first 20]}
@@ -43,7 +47,7 @@ CONTROL (all below /s/NAME too, JSON in and out)
 A journal entry: index, t_ms (since the reset), connection, nth_on_connection, method, path,
 raw_head and raw_body (text; raw_base64 instead where a body is not UTF-8), headers (a list of
 pairs), body (parsed), problems (why it was refused), answered (what was done), client_gone
-(the client hung up before the answer was written).
+(the client hung up before the answer was written), peer (the name in the client's certificate).
 
 STEP: one of
   {"text": "..."}                    an answer; null sends "content": null
@@ -54,6 +58,9 @@ STEP: one of
   {"error_in_200": {...}}            a 200 whose body is {"error": ...}
   {"raw": "..."} {"raw_base64": ""}  this body, 200
   {"garbage": "..."} / "garbage_base64"   these bytes instead of HTTP, then close
+  {"wire": ["...", ...]}             these pieces (latin-1) instead of an HTTP answer, "pause_ms" apart,
+                                     "endless": true: the last one again and again; then "cut_end"
+  {"h2": WHAT}                       what HTTP/2 can do besides: see h2.py
   {"disconnect": WHEN}               true: before any byte; "after_headers", "mid_body" (alias
                                      "mid_stream"); "reused": before any byte, if the connection
                                      was used before (else the step is not used up and the next answers)
@@ -70,6 +77,10 @@ and with any of them
   "gzip": true      compressed, and says so       "content_type", "headers": {name: value}
   "header_bytes": N one header of so many bytes   "interim": N     N times 100 Continue first
   "close": true     Connection: close             "hangup": true   closes after it without a word
+  "cut": N          only the first N bytes of the whole answer, head included (negative: all but
+                    so many), then "cut_end": "fin" (default; over TLS without a goodbye), "reset",
+                    "alert" (a fatal TLS alert), "stay" (nothing more comes)
+  "spill": "..."    these bytes after the answer, "spill_ms" later (default: in the same write)
   "usage": {...} | null (left out) | any JSON     "finish_reason", "n_choices", "model"
   "extra": {...}    further members of the answer
 """
@@ -355,6 +366,7 @@ class Session:
         self.journal = []
         self.exhausted = self.answered = self.done = 0
         self.t0 = time.monotonic()
+        self.lag = 0.0
         self.hold.set()
         self.hold = asyncio.Event()
 
@@ -364,7 +376,7 @@ class Session:
 
     def counts(self):
         return {"requests": len(self.journal), "answered": self.done, "in_flight": self.in_flight,
-                "connections": self.connections, "open": self.open}
+                "connections": self.connections, "open": self.open, "lag_ms": int(self.lag * 1000)}
 
     def audit(self, conf):
         nonce = re.compile(conf["nonce"].encode())
@@ -472,6 +484,11 @@ class Connection(asyncio.Protocol):
     # the transport's side
 
     def connection_made(self, transport):
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() == "h2":
+            import h2
+            transport.set_protocol(h2.connection(self.server, transport))
+            return
         Connection.number += 1
         self.number = Connection.number
         self.transport = transport
@@ -491,6 +508,10 @@ class Connection(asyncio.Protocol):
             s.changed()
         if self.task is not None:
             self.task.cancel()
+
+    def peer(self):
+        cert = self.transport.get_extra_info("peercert") or {}
+        return next((v for rdn in cert.get("subject", ()) for k, v in rdn if k == "commonName"), None)
 
     def pause_writing(self):
         self.can_write.clear()
@@ -617,6 +638,21 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         except OSError:
             pass
+        self.transport.abort()
+
+    async def end(self, how):
+        """After what was written: as "cut_end" says."""
+        if how == "stay":
+            await asyncio.Event().wait()
+        await asyncio.sleep(0.02)               # a reset may overtake what was written
+        if how == "reset":
+            return self.reset()
+        fd = self.transport.get_extra_info("socket").fileno()
+        if how == "alert":
+            os.write(fd, b"\x15\x03\x03\x00\x02\x02\x50")
+        with socket.socket(fileno=os.dup(fd)) as s:
+            s.shutdown(socket.SHUT_WR)
+        await asyncio.sleep(0.05)
         self.transport.abort()
 
     async def send(self, data):
@@ -758,7 +794,7 @@ class Server:
         entry = {"index": len(sess.journal), "t_ms": int((time.monotonic() - sess.t0) * 1000), "connection": conn.number,
                  "nth_on_connection": conn.request_no, "method": req["method"], "path": req["path"],
                  "headers": req["headers"], "problems": [], "answered": None, "client_gone": False,
-                 "_raw": req["raw"], "_body": req["body"]}
+                 "peer": conn.peer(), "_raw": req["raw"], "_body": req["body"]}
         sess.journal.append(entry)
         try:
             if sess.strict:
@@ -855,6 +891,17 @@ class Server:
         if cut_at in (True, "reused"):
             entry["answered"] = "disconnect before any byte"
             return cut()
+        if "wire" in step:
+            entry["answered"] = "wire"
+            entry["we_cut"] = True
+            pieces = [p.encode("latin-1") for p in step["wire"]]
+            for p in pieces:
+                await conn.send(p)
+                await asyncio.sleep(step.get("pause_ms", 0) / 1000)
+            while step.get("endless"):
+                await conn.send(pieces[-1])
+                await asyncio.sleep(step.get("pause_ms", 0) / 1000)
+            return await conn.end(step.get("cut_end", "fin"))
         if "garbage" in step or "garbage_base64" in step:
             entry["answered"] = "garbage"
             data = base64.b64decode(step["garbage_base64"]) if "garbage_base64" in step else step["garbage"].encode()
@@ -954,7 +1001,17 @@ class Server:
             return cut()
         if framing == "chunked":
             block += b"0\r\n\r\n"
+        if "cut" in step:
+            entry["answered"] = "cut"
+            entry["we_cut"] = True
+            await conn.send(block[:step["cut"]])
+            return await conn.end(step.get("cut_end", "fin"))
+        if "spill" in step and not step.get("spill_ms"):
+            block += step["spill"].encode("latin-1")
         await conn.send(block)
+        if step.get("spill_ms"):
+            await asyncio.sleep(step["spill_ms"] / 1000)
+            await conn.send(step["spill"].encode("latin-1"))
         if closing or step.get("hangup"):
             conn.transport.close()
         elif framing == "open":
@@ -1005,11 +1062,26 @@ def self_signed(folder):
     return context, cert
 
 
+async def watch_lag(server):
+    """How late this process is: what a test may forgive the machine."""
+    while True:
+        t = time.monotonic()
+        await asyncio.sleep(0.02)
+        late = time.monotonic() - t - 0.02
+        for s in server.sessions.values():
+            s.lag = max(s.lag, late)
+
+
 async def main():
     ap = argparse.ArgumentParser(description="a mock provider that plays scripts")
     ap.add_argument("--host", default="127.0.0.1")
     ap.add_argument("--port", type=int, default=0)
     ap.add_argument("--tls", action="store_true", help="https with a self-signed certificate")
+    ap.add_argument("--cert", help="https with this certificate")
+    ap.add_argument("--certkey", help="its key")
+    ap.add_argument("--client-ca", help="clients must have a certificate of this CA")
+    ap.add_argument("--tls-max", help="the highest version of TLS: 1.1, 1.2 or 1.3")
+    ap.add_argument("--h2", action="store_true", help="offer HTTP/2")
     ap.add_argument("--echo", action="store_true", help="echo where no script has an answer")
     ap.add_argument("--key", help="the bearer key that requests must carry")
     ap.add_argument("--script", help="a file that holds what POST /_reset takes; the default of every session")
@@ -1031,11 +1103,25 @@ async def main():
     try:
         if folder:
             server.tls, cert = self_signed(folder)
+        if a.cert:
+            server.tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            server.tls.load_cert_chain(a.cert, a.certkey)
+        if a.client_ca:
+            server.tls.verify_mode = ssl.CERT_REQUIRED
+            server.tls.load_verify_locations(a.client_ca)
+        if a.tls_max:
+            server.tls.set_ciphers("DEFAULT:@SECLEVEL=0")
+            server.tls.minimum_version = ssl.TLSVersion.TLSv1
+            server.tls.maximum_version = getattr(ssl.TLSVersion, "TLSv" + a.tls_max.replace(".", "_"))
+        if a.h2:
+            server.tls.set_alpn_protocols(["h2", "http/1.1"])
         await server.listen()
-        print(f"LISTENING {'https' if a.tls else 'http'}://{a.host}:{server.port}", flush=True)
+        lag = asyncio.ensure_future(watch_lag(server))
+        print(f"LISTENING {'https' if server.tls else 'http'}://{a.host}:{server.port}", flush=True)
         if cert:
             print(f"CA {cert}", flush=True)
         await stop.wait()
+        lag.cancel()
         server.listener.close()
     finally:
         if folder:
