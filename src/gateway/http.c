@@ -560,6 +560,7 @@ mw_http_init(char *why, size_t whylen)
 
 	if (multi != NULL)
 		return true;
+	unsetenv("SSLKEYLOGFILE");	/* libcurl would write the secrets of every TLS session into it */
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 	{
 		strlcpy(why, "libcurl could not be initialised", whylen);
@@ -576,8 +577,6 @@ mw_http_init(char *why, size_t whylen)
 		return false;
 	}
 
-	/* it would write the secrets of every TLS session into that file */
-	unsetenv("SSLKEYLOGFILE");
 	share_descriptors();
 
 	/* all but those that say that this thread itself has gone wrong */

@@ -20,7 +20,7 @@
 
 #include "provider/openai.h"
 
-#define MAX_TOKENS		9007199254740992.0	/* 2^53: above it a JSON number is no exact integer */
+#define MAX_TOKENS		1e9		/* nobody reads or writes so much in one exchange: such a count is absurd, and not billed */
 
 typedef enum Place
 {

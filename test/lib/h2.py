@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         if what in ("goaway", "goaway_lost", "goaway_answer"):
             w(frame(GOAWAY, 0, 0, struct.pack(">II", stream - 2 if what == "goaway" and stream > 1 else 0 if what == "goaway" else stream, 0)))
             if what != "goaway_answer":
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.5 if what == "goaway" else 0.02)
                 return self.transport.close()
         if what in ("refused", "reset"):
             return w(frame(RST, 0, stream, struct.pack(">I", 7 if what == "refused" else 2)))

@@ -11,6 +11,8 @@ and token usage are derived from the script and from the request.
 
 The first line of its output is  LISTENING http://127.0.0.1:PORT ; with --tls a
 second one names the file of its self-signed certificate: CA /tmp/…/cert.pem.
+With TLS the last line names a port where /_ is to be had without it:
+CONTROL http://127.0.0.1:PORT.
 --cert is a certificate instead of that one, --client-ca asks clients for one of that
 CA, --tls-max is the highest version offered, --h2 offers HTTP/2 (h2.py).
 It ends at SIGTERM, SIGINT or POST /_quit.
@@ -43,11 +45,13 @@ CONTROL (all below /s/NAME too, JSON in and out)
   POST /_release  lets steps with "hold" go on
   POST /_down     {"ms": N}   refuses connections for that long (existing ones are cut)
   GET  /_health, POST /_quit
+CONNECT makes a tunnel, as a proxy does; /_count says how many ("tunnels").
 
 A journal entry: index, t_ms (since the reset), connection, nth_on_connection, method, path,
 raw_head and raw_body (text; raw_base64 instead where a body is not UTF-8), headers (a list of
 pairs), body (parsed), problems (why it was refused), answered (what was done), client_gone
-(the client hung up before the answer was written), peer (the name in the client's certificate).
+(the client hung up before the answer was written), peer (the name in the client's certificate),
+proxied (it came as to a proxy).
 
 STEP: one of
   {"text": "..."}                    an answer; null sends "content": null
@@ -480,6 +484,7 @@ class Connection(asyncio.Protocol):
         self.can_write.set()
         self.idle = None
         self.last_session = None
+        self.tunnelled = None
 
     # the transport's side
 
@@ -523,6 +528,9 @@ class Connection(asyncio.Protocol):
         return False
 
     def data_received(self, data):
+        if self.tunnelled is not None:
+            self.tunnelled.write(data)
+            return
         self.buffer += data
         if self.task is None and not self.stalled:
             self.take()
@@ -597,12 +605,14 @@ class Connection(asyncio.Protocol):
             headers.append((name.strip().lower(), value.strip()))
         lookup = dict(headers)
         target, _, query = first[1].partition("?")
+        proxied = re.match(r"^http://[^/]*", target)
+        target = target[proxied.end():] if proxied else target
         name, path = "", target
         if target.startswith("/s/"):
             rest = target[3:]
             name, slash, tail = rest.partition("/")
             name, path = unquote(name), "/" + tail
-        return {"method": first[0], "path": path, "query": query, "headers": headers, "end": end,
+        return {"method": first[0], "path": path, "proxied": bool(proxied), "query": query, "headers": headers, "end": end,
                 "get": lambda k, d="": lookup.get(k, d), "session": self.server.session(name),
                 "chunked": "chunked" in lookup.get("transfer-encoding", "").lower(), "close": lookup.get("connection", "").lower() == "close"}
 
@@ -682,6 +692,7 @@ class Server:
         self.defaults, self.stop = defaults, stop
         self.sessions = {}
         self.open = set()
+        self.tunnels = 0
         self.listener = None
 
     def session(self, name):
@@ -694,6 +705,8 @@ class Server:
 
     def route(self, conn, req):
         path, sess = req["path"], req["session"]
+        if req["method"] == "CONNECT":
+            return self.tunnel(conn, path)
         if path == "/v1/chat/completions":
             if req["method"] != "POST":
                 return conn.simple(req, 405, self.error_body(405, "only POST"))
@@ -704,6 +717,20 @@ class Server:
         if path.startswith("/_"):
             return self.control(conn, req, sess)
         return conn.simple(req, 404, self.error_body(404, f"no route {req['method']} {path}"))
+
+    async def tunnel(self, conn, target):
+        """As an http proxy: bytes in both directions, whatever they are."""
+        host, _, port = target.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        self.tunnels += 1
+        conn.tunnelled = writer
+        conn.transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        try:
+            while data := await reader.read(65536):
+                await conn.send(data)
+        finally:
+            writer.close()
+            conn.transport.close()
 
     @staticmethod
     def error_body(status, message=None, code=None):
@@ -718,7 +745,7 @@ class Server:
                 if path == "/_journal":
                     return conn.simple(req, 200, sess.report())
                 if path == "/_count":
-                    return conn.simple(req, 200, sess.counts())
+                    return conn.simple(req, 200, {**sess.counts(), "tunnels": self.tunnels})
                 if path == "/_health":
                     return conn.simple(req, 200, {"ok": True})
                 if path == "/_wait":
@@ -794,7 +821,7 @@ class Server:
         entry = {"index": len(sess.journal), "t_ms": int((time.monotonic() - sess.t0) * 1000), "connection": conn.number,
                  "nth_on_connection": conn.request_no, "method": req["method"], "path": req["path"],
                  "headers": req["headers"], "problems": [], "answered": None, "client_gone": False,
-                 "peer": conn.peer(), "_raw": req["raw"], "_body": req["body"]}
+                 "peer": conn.peer(), "proxied": req["proxied"], "_raw": req["raw"], "_body": req["body"]}
         sess.journal.append(entry)
         try:
             if sess.strict:
@@ -1120,6 +1147,9 @@ async def main():
         print(f"LISTENING {'https' if server.tls else 'http'}://{a.host}:{server.port}", flush=True)
         if cert:
             print(f"CA {cert}", flush=True)
+        if server.tls:
+            control = await asyncio.get_running_loop().create_server(lambda: Connection(server), a.host, 0)
+            print(f"CONTROL http://{a.host}:{control.sockets[0].getsockname()[1]}", flush=True)
         await stop.wait()
         lag.cancel()
         server.listener.close()

@@ -55,6 +55,12 @@ sub start
 		(my $ca = <$read> // '') =~ m{^CA (\S+)} or croak 'no certificate';
 		$self->{ca} = $1;
 	}
+	# Perl's own HTTP client speaks no TLS
+	if ($self->{url} =~ /^https/)
+	{
+		(my $line = <$read> // '') =~ m{^CONTROL (\S+)} or croak 'no port for control';
+		$self->{control} = $1;
+	}
 	return $self;
 }
 
@@ -76,7 +82,7 @@ sub _http
 {
 	my ($self, $method, $path, $body, $timeout) = @_;
 	my $http = HTTP::Tiny->new(timeout => $timeout // 60, verify_SSL => 0, proxy => undef, http_proxy => undef, https_proxy => undef);
-	my $r = $http->request($method, $self->{url} . $self->{prefix} . $path,
+	my $r = $http->request($method, ($self->{control} // $self->{url}) . $self->{prefix} . $path,
 		{ headers => { 'content-type' => 'application/json' }, defined $body ? (content => encode_json($body)) : () });
 	my $json = eval { decode_json($r->{content}) };
 	croak "mock upstream: $method $path: $r->{status} $r->{content}"
