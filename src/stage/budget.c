@@ -243,15 +243,15 @@ run_limit(const MwCall *call)
 static void
 require_time(const MwCall *call)
 {
-	int64		left = (call->deadline - GetCurrentTimestamp()) / 1000;
+	long		left = mw_ms_until(call->deadline);
 
 	if (call->transport == &mw_transport_fake || left >= call->server->connect_ms)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_MW_DEADLINE),
 			 errmsg("the deadline of the call has passed, or leaves no time to connect"),
-			 errdetail("Nothing was sent or reserved: " INT64_FORMAT " ms are left, and a connection to server \"%s\" takes %d.",
-					   Max(left, 0), call->server->name, call->server->connect_ms),
+			 errdetail("Nothing was sent or reserved: %ld ms are left, and a connection to server \"%s\" takes %d.",
+					   left, call->server->name, call->server->connect_ms),
 			 errhint("Raise options.timeout.")));
 }
 
