@@ -49,6 +49,7 @@
 #define MAX_CONNECTIONS		256
 
 #define EVENTS_A_ROUND		64
+#define PUSH_EVERY_MS		10
 
 /*
  * Descriptors: this many are asked for, and of what the process gets the half,
@@ -87,6 +88,7 @@ static int	nsockets;			/* open, idle ones included */
 static int	max_sockets;
 static int	max_resolving;
 static int64 stall_check_at = -1;	/* ms of the monotonic clock; -1: nothing to check */
+static int64 push_at = -1;		/* ms of the monotonic clock: see push_connecting */
 static int	nstalled;			/* in the running list, to be picked up by mw_http_next */
 static sigset_t all_signals;
 
@@ -342,6 +344,8 @@ mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
 	}
 	nsockets++;
 	t->opened = true;
+	if (push_at < 0 && !t->literal)
+		push_at = now_ms() + PUSH_EVERY_MS;
 	memset(w, 0, sizeof(*w));
 	w->ours = true;
 	w->plain = !t->https && t->proxy == NULL;
@@ -620,10 +624,36 @@ mw_http_timeout_ms(void)
 		return 0;
 	if (stall_check_at >= 0 && (at < 0 || stall_check_at < at))
 		at = stall_check_at;
+	if (push_at >= 0 && (at < 0 || push_at < at))
+		at = push_at;
 	if (at <= 0)
 		return at;
 	ms = at - now_ms();
 	return ms < 0 ? 0 : (long) Min(ms, PG_INT32_MAX);
+}
+
+/*
+ * A host with many addresses, of which one has refused: libcurl 7.88 goes on to
+ * the next when it is run again, and asks nobody to run it.
+ */
+static void
+push_connecting(void)
+{
+	int64		now;
+
+	if (push_at < 0 || push_at > (now = now_ms()))
+		return;
+	push_at = -1;
+	for (MwHttpTransfer *t = running_list; t != NULL; t = t->next)
+	{
+		if (t->opened && t->exchanges == 0 && !t->literal)
+		{
+			/* what was paused and goes on is run at once */
+			curl_easy_pause(t->easy, CURLPAUSE_RECV);
+			curl_easy_pause(t->easy, CURLPAUSE_CONT);
+			push_at = now + PUSH_EVERY_MS;
+		}
+	}
 }
 
 /*
@@ -687,6 +717,7 @@ mw_http_drive(void)
 		timer_at = -1;
 		act(CURL_SOCKET_TIMEOUT, 0);
 	}
+	push_connecting();
 	unblock_signals(blocked, &saved);
 	look_for_stalls();
 }
@@ -706,7 +737,7 @@ mw_http_close(void)
 	free(watched);
 	watched = NULL;
 	nwatched = 0;
-	timer_at = stall_check_at = -1;
+	timer_at = stall_check_at = push_at = -1;
 	nsockets = nresolving = nstalled = 0;
 	curl_global_cleanup();
 }

@@ -132,6 +132,8 @@ END
 # ---------- whom we believe ----------
 
 call_is('a certificate of the CA that the server names', good => 'echo', 'ok:200:billed');
+$node->server(byname => 'https://localhost:' . $up{good}->port . '/v1', ca_file => $ca->file, allow_private => 'true');
+call_is('by its name', byname => 'echo', 'ok:200:billed');
 call_is('an expired certificate', expired => 'MW402', $nothing, detail => qr/certificate has expired/);
 call_is('one that is not valid yet', early => 'MW402', $nothing, detail => qr/not yet valid/);
 call_is('one of another host', other => 'MW402', $nothing, detail => qr/127\.0\.0\.1.*Nothing was sent|Nothing was sent.*does not match|Nothing was sent.*no alternative certificate/s);
