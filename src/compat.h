@@ -44,6 +44,23 @@
 #define mw_server_aclcheck(serverid, roleid, mode) object_aclcheck(ForeignServerRelationId, serverid, roleid, mode)
 #endif
 
+/* 16 moved the rights that a query needs of a table out of its range table entry */
+#if PG_VERSION_NUM < 160000
+#define MW_RTE_NEEDS(query, rte, rights)	((rte)->requiredPerms = (rights))
+#else
+#define MW_RTE_NEEDS(query, rte, rights) \
+	(addRTEPermissionInfo(&(query)->rteperminfos, (rte))->requiredPerms = (rights))
+#endif
+
+/* 18 asks whether a deferrable key will do, and counts what an index scan does for EXPLAIN */
+#if PG_VERSION_NUM < 180000
+#define MW_PRIMARY_KEY_INDEX(rel)	RelationGetPrimaryKeyIndex(rel)
+#define MW_INDEX_BEGINSCAN(rel, index, snapshot, nkeys)	index_beginscan(rel, index, snapshot, nkeys, 0)
+#else
+#define MW_PRIMARY_KEY_INDEX(rel)	RelationGetPrimaryKeyIndex(rel, false)
+#define MW_INDEX_BEGINSCAN(rel, index, snapshot, nkeys)	index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
+#endif
+
 /*
  * A search_path for our own statements (util/spi.c).  Before 17 an override
  * costs next to nothing while setting the variable costs 2 us and another for

@@ -26,6 +26,7 @@
 #include "gateway/gateway.h"
 #include "gateway/held.h"
 #include "gateway/shm.h"
+#include "gateway/stored.h"
 #include "guc.h"
 #include "util/faults.h"
 #include "util/hash.h"
@@ -456,12 +457,6 @@ gateway_book_hit(MwCall *call)
 static MwStored
 gateway_recorded(MwCall *call)
 {
-	static MwStmt stmt = {
-		.sql = "SELECT usable, body FROM mw.answer "
-		"WHERE tenant OPERATOR(pg_catalog.=) $1 AND request_id OPERATOR(pg_catalog.=) $2 "
-		"AND call_key OPERATOR(pg_catalog.=) $3 AND nth OPERATOR(pg_catalog.=) $4",
-		.nargs = 4, .types = {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
-	};
 	static MwStmt attempts = {
 		.sql = "SELECT outcome FROM mw.attempt "
 		"WHERE tenant OPERATOR(pg_catalog.=) $1 AND request_id OPERATOR(pg_catalog.=) $2 "
@@ -469,9 +464,12 @@ gateway_recorded(MwCall *call)
 		"AND outcome IN ('running', 'unknown')",
 		.nargs = 4, .types = {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
 	};
-	MwStored	stored = {0};
-	MemoryContext mine = CurrentMemoryContext;
+	MwStored	stored = mw_stored_answer(&mw_table_answer, call->tenant, call->request_id, &call->call_key, call->nth);
 	Datum		values[4];
+	uint64		n;
+
+	if (stored.found)
+		return stored;
 
 	values[0] = CStringGetTextDatum(call->tenant);
 	values[1] = CStringGetTextDatum(call->request_id);
@@ -479,33 +477,15 @@ gateway_recorded(MwCall *call)
 	values[3] = Int32GetDatum(call->nth);
 
 	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 1) > 0)
+	n = mw_spi_read(&attempts, MW_AS_CALLER, values, NULL, 0);
+	for (uint64 i = 0; i < n; i++)
 	{
-		HeapTuple	t = SPI_tuptable->vals[0];
-		TupleDesc	d = SPI_tuptable->tupdesc;
-		bool		null;
-		text	   *body = DatumGetTextPP(SPI_getbinval(t, d, 2, &null));
+		char	   *outcome = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
 
-		stored.found = true;
-		stored.unusable = !DatumGetBool(SPI_getbinval(t, d, 1, &null));
-		stored.body_len = VARSIZE_ANY_EXHDR(body);
-		stored.body = MemoryContextAlloc(mine, stored.body_len + 1);
-		memcpy(stored.body, VARDATA_ANY(body), stored.body_len);
-		stored.body[stored.body_len] = '\0';
-	}
-	else
-	{
-		uint64		n = mw_spi_read(&attempts, MW_AS_CALLER, values, NULL, 0);
-
-		for (uint64 i = 0; i < n; i++)
-		{
-			char	   *outcome = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
-
-			if (strcmp(outcome, "running") == 0)
-				stored.running = true;
-			else
-				stored.unknown = true;
-		}
+		if (strcmp(outcome, "running") == 0)
+			stored.running = true;
+		else
+			stored.unknown = true;
 	}
 	SPI_finish();
 	if (stored.running)
@@ -516,39 +496,7 @@ gateway_recorded(MwCall *call)
 static MwStored
 gateway_cached(MwCall *call)
 {
-	/* by key alone: what else decides is compared here, for less than two conditions cost */
-	static MwStmt stmt = {
-		.sql = "SELECT epoch, expires_at, body FROM mw.cache "
-		"WHERE tenant OPERATOR(pg_catalog.=) $1 AND key OPERATOR(pg_catalog.=) $2",
-		.nargs = 2, .types = {TEXTOID, BYTEAOID}
-	};
-	MwStored	stored = {0};
-	MemoryContext mine = CurrentMemoryContext;
-	Datum		values[2];
-
-	values[0] = CStringGetTextDatum(call->tenant);
-	values[1] = PointerGetDatum(mw_key_bytea(&call->cache_key));
-
-	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 1) > 0)
-	{
-		Datum		row[3];
-		bool		null[3];
-
-		heap_deform_tuple(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, row, null);
-		if (DatumGetInt64(row[0]) >= call->cache_epoch && DatumGetTimestampTz(row[1]) > GetCurrentTimestamp())
-		{
-			text	   *body = DatumGetTextPP(row[2]);
-
-			stored.found = true;
-			stored.body_len = VARSIZE_ANY_EXHDR(body);
-			stored.body = MemoryContextAlloc(mine, stored.body_len + 1);
-			memcpy(stored.body, VARDATA_ANY(body), stored.body_len);
-			stored.body[stored.body_len] = '\0';
-		}
-	}
-	SPI_finish();
-	return stored;
+	return mw_stored_cached(&mw_table_cache, call);
 }
 
 /* ---------- one attempt ---------- */

@@ -36,6 +36,7 @@
 #include "gateway/bill.h"
 #include "gateway/script.h"
 #include "gateway/shm.h"
+#include "gateway/stored.h"
 #include "gateway/transport.h"
 #include "util/hash.h"
 #include "util/spi.h"
@@ -322,20 +323,6 @@ fake_book_hit(MwCall *call)
 
 /* ---------- recorded and cached answers ---------- */
 
-/* Column n of the first row as a body, in the context mine */
-static void
-take_body(MwStored *stored, int n, MemoryContext mine)
-{
-	bool		isnull;
-	text	   *body = DatumGetTextPP(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, n, &isnull));
-
-	stored->found = true;
-	stored->body_len = VARSIZE_ANY_EXHDR(body);
-	stored->body = MemoryContextAllocHuge(mine, (Size) stored->body_len + 1);
-	memcpy(stored->body, VARDATA_ANY(body), stored->body_len);
-	stored->body[stored->body_len] = '\0';
-}
-
 /*
  * What an earlier run of a request_id got for these bytes.  An attempt of this
  * very run is no earlier one: where the server's retry_unknown has it sent
@@ -344,21 +331,17 @@ take_body(MwStored *stored, int n, MemoryContext mine)
 static MwStored
 look_up_answer(const char *tenant, const char *request_id, const MwKey *key, int nth, const pg_uuid_t *run_id)
 {
-	static MwStmt answer = {
-		"SELECT usable, body FROM mw.fake_answer "
-		"WHERE tenant = $1 AND request_id = $2 AND call_key = $3 AND nth = $4",
-		4, {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
-	};
 	static MwStmt unknown = {
 		"SELECT 1 FROM mw.fake_attempt "
 		"WHERE tenant = $1 AND request_id = $2 AND call_key = $3 AND nth = $4 AND request_named "
 		"AND outcome = 'unknown' AND run_id <> $5",
 		5, {TEXTOID, TEXTOID, BYTEAOID, INT4OID, UUIDOID}
 	};
-	MwStored	stored = {0};
-	MemoryContext mine = CurrentMemoryContext;
+	MwStored	stored = mw_stored_answer(&mw_table_fake_answer, tenant, request_id, key, nth);
 	Datum		args[5];
-	bool		isnull;
+
+	if (stored.found)
+		return stored;
 
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = CStringGetTextDatum(request_id);
@@ -366,13 +349,7 @@ look_up_answer(const char *tenant, const char *request_id, const MwKey *key, int
 	args[3] = Int32GetDatum(nth);
 	args[4] = UUIDPGetDatum(run_id);
 	SPI_connect();
-	if (mw_spi_read(&answer, MW_AS_CALLER, args, NULL, 1) > 0)
-	{
-		stored.unusable = !DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-		take_body(&stored, 2, mine);
-	}
-	else
-		stored.unknown = mw_spi_read(&unknown, MW_AS_CALLER, args, NULL, 1) > 0;
+	stored.unknown = mw_spi_read(&unknown, MW_AS_CALLER, args, NULL, 1) > 0;
 	SPI_finish();
 	return stored;
 }
@@ -386,23 +363,7 @@ fake_recorded(MwCall *call)
 static MwStored
 fake_cached(MwCall *call)
 {
-	static MwStmt stmt = {
-		"SELECT body FROM mw.fake_cache "
-		"WHERE tenant = $1 AND key = $2 AND epoch >= $3 AND expires_at > pg_catalog.clock_timestamp()",
-		3, {TEXTOID, BYTEAOID, INT8OID}
-	};
-	MwStored	stored = {0};
-	MemoryContext mine = CurrentMemoryContext;
-	Datum		args[3];
-
-	args[0] = CStringGetTextDatum(call->tenant);
-	args[1] = PointerGetDatum(mw_key_bytea(&call->cache_key));
-	args[2] = Int64GetDatum(call->cache_epoch);
-	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_CALLER, args, NULL, 1) > 0)
-		take_body(&stored, 1, mine);
-	SPI_finish();
-	return stored;
+	return mw_stored_cached(&mw_table_fake_cache, call);
 }
 
 /* ---------- one attempt ---------- */

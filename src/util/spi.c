@@ -149,6 +149,18 @@ init(void)
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 }
 
+int
+mw_row_security_on(int level)
+{
+	if (row_security)
+		return level;
+	if (level == 0)
+		level = NewGUCNestLevel();
+	(void) set_config_option("row_security", "on", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
 static inline void
 pin(Pinned *p)
 {
@@ -171,13 +183,7 @@ pin(Pinned *p)
 	}
 #endif
 
-	if (!row_security)
-	{
-		if (p->guc_level == 0)
-			p->guc_level = NewGUCNestLevel();
-		(void) set_config_option("row_security", "on", PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-	}
+	p->guc_level = mw_row_security_on(p->guc_level);
 }
 
 static inline void

@@ -36,6 +36,12 @@ typedef struct MwStmt
 extern uint64 mw_spi_read(MwStmt *stmt, MwAs as, Datum *values, const char *nulls, long limit);
 extern uint64 mw_spi_write(MwStmt *stmt, MwAs as, Datum *values, const char *nulls);
 
+/*
+ * Row policies filter, whatever the caller set, until the level that is returned
+ * (the given one, or if that is 0 a new one) is ended by AtEOXact_GUC; 0: nothing to end
+ */
+extern int	mw_row_security_on(int level);
+
 /* Owner of the extension; its schema ("public"), quoted; raises MW001 where it is not installed */
 extern Oid	mw_extension_owner(void);
 extern const char *mw_extension_schema(void);

@@ -1,0 +1,283 @@
+/*
+ * row.c - one row by its primary key, read as the calling role.
+ *
+ * What a hit looks up is one row of a table of ours.  As a statement that costs
+ * twice what the index does: a plan is checked, an executor set up and taken
+ * down again.  So such rows are fetched as the server fetches them for its own
+ * foreign keys: by the index, with the locks, the right to SELECT and the row
+ * policies that the statement would have.
+ *
+ * Policies are PostgreSQL's own: which of them apply to a role is what
+ * get_row_security_policies says, the expression is the table's, and a row
+ * is there only where it is true.  It is kept ready for each table and role, as
+ * plans are in spi.c, and made again when a table, a role, a membership or a
+ * function has changed (all of them count up one generation).  What is stale may
+ * be at work further up the stack (a policy may call anything), so it is not
+ * freed but given to the transaction, with whose memory it goes.
+ *
+ * A policy with a sub-select would need a planner; it is refused with the advice
+ * to put it into a function.
+ *
+ * The snapshot is the latest at every isolation level, for the reasons in spi.c.
+ * All state here belongs to the process.
+ */
+#include "mw.h"
+
+#include "access/relscan.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_relation.h"
+#include "rewrite/rowsecurity.h"
+#include "utils/acl.h"
+#include "utils/guc.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "util/row.h"
+#include "util/spi.h"
+
+/* Kept expressions, each some kB: a few tables for many roles */
+#define MAX_VIEWS 512
+
+/* What a role sees of a table */
+typedef struct ViewKey
+{
+	MwRowTable *table;
+	Oid			role;
+} ViewKey;
+
+typedef struct View
+{
+	ViewKey		key;
+	uint64		generation;
+	MemoryContext cxt;
+	ExprState  *policies;		/* NULL: every row */
+} View;
+
+static HTAB *views;
+static View *newest;			/* asked for last: nearly always the next one too */
+static MwRowTable *tables[8];
+static int	ntables;
+static uint64 generation = 1;
+
+/* ---------- what has changed ---------- */
+
+static void
+relation_changed(Datum arg, Oid relid)
+{
+	for (int i = 0; i < ntables; i++)
+	{
+		if (relid == InvalidOid || relid == tables[i]->relid)
+		{
+			generation++;
+			return;
+		}
+	}
+}
+
+static void
+catalog_changed(Datum arg, int cacheid, uint32 hash)
+{
+	generation++;
+}
+
+/* Once a process */
+static void
+init(void)
+{
+	HASHCTL		ctl = {.keysize = sizeof(ViewKey), .entrysize = sizeof(View)};
+
+	views = hash_create("mw row policies", 32, &ctl, HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHOID, catalog_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, catalog_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(PROCOID, catalog_changed, (Datum) 0);
+}
+
+/* The table's OID; what changes while it is looked up makes it look up again next time */
+static Oid
+find_table(MwRowTable *table)
+{
+	uint64		now = generation;
+	Oid			schema;
+
+	if (table->generation == generation)
+		return table->relid;
+	if (table->generation == 0)
+	{
+		Assert(ntables < lengthof(tables));
+		tables[ntables++] = table;
+	}
+	schema = get_namespace_oid("mw", true);
+	table->relid = OidIsValid(schema) ? get_relname_relid(table->name, schema) : InvalidOid;
+	table->generation = now;
+	if (!OidIsValid(table->relid))
+		(void) mw_extension_owner();	/* says what is not installed */
+	return table->relid;
+}
+
+/* ---------- what a role sees ---------- */
+
+/* The policies of an open table for the current role, as one condition of its rows; NIL for none */
+static List *
+read_policies(Relation rel)
+{
+	Query	   *query = makeNode(Query);
+	RangeTblEntry *rte = makeNode(RangeTblEntry);
+	List	   *conditions;
+	List	   *checks;
+	bool		any;
+	bool		subselects;
+	int			level;
+
+	query->commandType = CMD_SELECT;
+	rte->rtekind = RTE_RELATION;
+	rte->relid = RelationGetRelid(rel);
+	rte->relkind = rel->rd_rel->relkind;
+	rte->rellockmode = AccessShareLock;
+	rte->inh = true;
+	MW_RTE_NEEDS(query, rte, ACL_SELECT);
+
+	level = mw_row_security_on(0);
+	get_row_security_policies(query, rte, 1, &conditions, &checks, &any, &subselects);
+	if (level != 0)
+		AtEOXact_GUC(true, level);
+	if (subselects)
+		ereport(ERROR,
+				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				errmsg("a row policy of table \"%s\" has a sub-select", RelationGetRelationName(rel)),
+				errhint("Put it into a function, and call that in the policy."));
+	return conditions;
+}
+
+/* Whatever runs it still lives no longer than the transaction */
+static void
+retire(View *view)
+{
+	if (view->cxt)
+		MemoryContextSetParent(view->cxt, TopTransactionContext);
+	view->cxt = NULL;
+	view->policies = NULL;
+	view->generation = 0;
+}
+
+static View *
+find_view(MwRowTable *table, Relation rel)
+{
+	ViewKey		key;
+	View	   *view = newest;
+	MemoryContext cxt;
+	MemoryContext old;
+	ExprState  *policies = NULL;
+	List	   *conditions;
+	uint64		now;
+	bool		found;
+
+	if (view && view->generation == generation && view->key.table == table && view->key.role == GetUserId())
+		return view;
+
+	MemSet(&key, 0, sizeof(key));
+	key.table = table;
+	key.role = GetUserId();
+	view = hash_search(views, &key, HASH_FIND, NULL);
+	if (view && view->generation == generation)
+		return newest = view;
+
+	/* making it reads catalogues, and so may take in changes: it holds for what was known before */
+	now = generation;
+	cxt = AllocSetContextCreate(CurrentMemoryContext, "mw row policies", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(cxt);
+	conditions = read_policies(rel);
+	if (conditions != NIL)
+		policies = ExecInitQual((List *) expression_planner((Expr *) conditions), NULL);
+	MemoryContextSwitchTo(old);
+
+	newest = NULL;
+	if (hash_get_num_entries(views) >= MAX_VIEWS)
+	{
+		HASH_SEQ_STATUS seq;
+
+		hash_seq_init(&seq, views);
+		while ((view = hash_seq_search(&seq)) != NULL)
+		{
+			retire(view);
+			hash_search(views, &view->key, HASH_REMOVE, NULL);
+		}
+	}
+	view = hash_search(views, &key, HASH_ENTER, &found);
+	if (found)
+		retire(view);
+	MemoryContextSetParent(cxt, CacheMemoryContext);
+	view->cxt = cxt;
+	view->policies = policies;
+	view->generation = now;
+	return newest = view;
+}
+
+/* ---------- the row ---------- */
+
+bool
+mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
+{
+	ScanKeyData keys[MW_ROW_KEYS];
+	ExprState  *policies;
+	ExprContext *econtext;
+	AclResult	right;
+	bool		found;
+
+	if (views == NULL)
+		init();
+
+	row->rel = table_open(find_table(table), AccessShareLock);
+	right = pg_class_aclcheck(RelationGetRelid(row->rel), GetUserId(), ACL_SELECT);
+	if (right != ACLCHECK_OK)
+		aclcheck_error(right, OBJECT_TABLE, table->name);
+	policies = find_view(table, row->rel)->policies;
+
+	row->index = index_open(MW_PRIMARY_KEY_INDEX(row->rel), AccessShareLock);
+	for (int i = 0; i < table->nkeys; i++)
+		ScanKeyEntryInitialize(&keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
+							   row->index->rd_indcollation[i], table->equal[i], key[i]);
+
+	/* the one of a parallel query, in which no new one may be taken; policies see what the row is seen with */
+	PushActiveSnapshot(IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot());
+	row->scan = MW_INDEX_BEGINSCAN(row->rel, row->index, GetActiveSnapshot(), table->nkeys);
+	index_rescan(row->scan, keys, table->nkeys, NULL, 0);
+	row->slot = table_slot_create(row->rel, NULL);
+
+	found = index_getnext_slot(row->scan, ForwardScanDirection, row->slot);
+	if (found && policies != NULL)
+	{
+		econtext = CreateStandaloneExprContext();
+		econtext->ecxt_scantuple = row->slot;
+		found = ExecQual(policies, econtext);
+		FreeExprContext(econtext, true);
+	}
+	return found;
+}
+
+Datum
+mw_row_get(MwRow *row, AttrNumber column, bool *isnull)
+{
+	return slot_getattr(row->slot, column, isnull);
+}
+
+void
+mw_row_close(MwRow *row)
+{
+	ExecDropSingleTupleTableSlot(row->slot);
+	index_endscan(row->scan);
+	PopActiveSnapshot();
+	index_close(row->index, AccessShareLock);
+	table_close(row->rel, AccessShareLock);
+}

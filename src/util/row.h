@@ -1,0 +1,45 @@
+/*
+ * row.h - one row by its primary key, read as the calling role.
+ */
+#ifndef MW_ROW_H
+#define MW_ROW_H
+
+#include "mw.h"
+
+#include "access/genam.h"
+#include "executor/tuptable.h"
+#include "utils/rel.h"
+
+#define MW_ROW_KEYS 4
+
+/* A table of schema mw: static storage, one for each that is read this way */
+typedef struct MwRowTable
+{
+	const char *name;
+	int			nkeys;
+	RegProcedure equal[MW_ROW_KEYS];	/* of the primary key's columns: F_TEXTEQ, ... */
+
+	/* row.c's */
+	Oid			relid;
+	uint64		generation;		/* that relid was found in */
+} MwRowTable;
+
+/* A row that is being looked at */
+typedef struct MwRow
+{
+	Relation	rel;
+	Relation	index;
+	IndexScanDesc scan;
+	TupleTableSlot *slot;
+} MwRow;
+
+/*
+ * The row that the calling role may see, or false.  What mw_row_get gives lives
+ * until mw_row_close, which comes in either case; an error in between cleans up
+ * as for any query.
+ */
+extern bool mw_row_open(MwRow *row, MwRowTable *table, const Datum *key);
+extern Datum mw_row_get(MwRow *row, AttrNumber column, bool *isnull);
+extern void mw_row_close(MwRow *row);
+
+#endif
