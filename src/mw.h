@@ -272,6 +272,7 @@ struct MwCall
 
 	/* retry and model */
 	int			attempt;		/* of this call, from 1 */
+	uint32		breaker;		/* how this attempt passed the server's breaker (retry stage; see MwAttempt) */
 	struct MwReply *reply;		/* what became of the last attempt (model stage; read by retry) */
 	bool		retry_unknown;	/* the server's option: unknown outcomes are sent again */
 	bool		replayed;		/* the answer had been recorded: nothing was paid */

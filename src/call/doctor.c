@@ -383,6 +383,19 @@ check_models(Finding *f)
 			  "CREATE SERVER ... FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url '...'); or change the setting.");
 }
 
+static void
+check_breakers(Finding *f)
+{
+	static MwStmt stmt = {"SELECT b.server FROM mw.breaker_rows() AS b WHERE b.state OPERATOR(pg_catalog.=) ANY ('{open,half open}') ORDER BY 1", 0, {0}};
+	char	   *servers = listed(&stmt);
+
+	if (servers == NULL)
+		found(f, "ok", "No circuit breaker is open.", NULL);
+	else
+		found(f, "warning", psprintf("The circuit breakers of these servers are open, and calls to them are refused: %s.", servers),
+			  "mw.breaker says until when and mw.ledger why. Where the cause is mended: SELECT mw_reset_breaker('...');");
+}
+
 /* ---------- what the log and the activity views would tell ---------- */
 
 static void
@@ -447,6 +460,7 @@ static const struct
 	{"roles", check_roles},
 	{"grants", check_grants},
 	{"models", check_models},
+	{"breakers", check_breakers},
 	{"user mappings", check_mappings},
 	{"inline keys", check_inline_keys},
 	{"clear text", check_clear_text},

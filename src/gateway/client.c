@@ -517,6 +517,7 @@ gateway_exchange(const MwAttempt *a)
 		.serverid = a->serverid,
 		.roleid = GetUserId(),
 		.deadline = a->deadline,
+		.breaker = a->breaker,
 		.prompt_tokens = a->prompt_tokens,
 		.call_key = a->call_key,
 		.nth = a->nth,
@@ -597,6 +598,7 @@ mw_gateway_record(const char *tenant, const pg_uuid_t *run_id)
 
 const MwTransport mw_transport_gateway = {
 	.name = "gateway",
+	.breakers = &mw_breakers_shared,
 	.reserve = gateway_reserve,
 	.release = gateway_release,
 	.book_hit = gateway_book_hit,

@@ -463,6 +463,9 @@ fake_exchange(const MwAttempt *a)
 		sleep_until(mw_earlier(arrives, a->deadline));
 
 	judge(a, response, timed_out, reply, &bill);
+	mw_breaker_tell(&mw_breakers_scripted, a->serverid, a->breaker,
+					timed_out ? MW_HEALTH_NOTHING :
+					response->complete && bill.http_status < 500 ? MW_HEALTH_ALIVE : MW_HEALTH_FAILED);
 	SPI_connect();
 	write_attempt(a, started_at, reply, &bill);
 	settle(a, &bill);
@@ -489,6 +492,7 @@ fake_exchange(const MwAttempt *a)
 
 const MwTransport mw_transport_fake = {
 	.name = "fake",
+	.breakers = &mw_breakers_scripted,
 	.reserve = fake_reserve,
 	.release = fake_release,
 	.book_hit = fake_book_hit,

@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 
 #include "gateway/bill.h"
+#include "gateway/breaker.h"
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
 #include "gateway/http.h"
@@ -233,6 +234,9 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 	strlcpy(f->reply.error, f->bill.error, sizeof(f->reply.error));
 	if (h->status == 401)
 		mw_route_forget();
+	mw_breaker_tell(&mw_breakers_shared, w->serverid, w->breaker,
+					h->kind == MW_HTTP_COMPLETE && f->bill.http_status < 500 ? MW_HEALTH_ALIVE :
+					h->kind == MW_HTTP_COMPLETE || h->server_fault ? MW_HEALTH_FAILED : MW_HEALTH_NOTHING);
 	f->in_flight = false;
 	f->transfer = NULL;
 	f->ended = true;

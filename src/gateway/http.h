@@ -47,6 +47,7 @@ typedef struct MwHttpResult
 	bool		connect_failed;	/* NOT_SENT since no connection could be made (refused, no such host, TLS) */
 	bool		blocked;		/* NOT_SENT since the address is not allowed (link-local, private behind a name) */
 	bool		private_host;	/* ... the latter: allow_private would allow it */
+	bool		server_fault;	/* no answer, and neither a deadline nor a limit of ours was the reason: it is down, stalls or breaks off */
 	bool		too_large;		/* UNKNOWN since the body was over max_response */
 	int			status;			/* of a status line that came, else 0 */
 	int64		retry_after_ms; /* retry-after-ms, Retry-After in seconds or as a date; -1: none or nonsense */

@@ -140,9 +140,9 @@ mw_http_on_header(char *line, size_t size, size_t n, void *arg)
 		case 'r':
 		case 'R':
 			if (mw_http_field(line, n, "retry-after", value, sizeof(value)))
-				t->retry_after = mw_http_retry_after(value, (int64) time(NULL));
+				t->retry_after = Max(t->retry_after, mw_http_retry_after(value, (int64) time(NULL)));
 			else if (mw_http_field(line, n, "retry-after-ms", value, sizeof(value)))
-				t->retry_after_ms = mw_http_decimal(value, 1);
+				t->retry_after_ms = Max(t->retry_after_ms, mw_http_decimal(value, 1));	/* of two wishes the longer */
 			break;
 		case 't':
 		case 'T':
@@ -154,7 +154,7 @@ mw_http_on_header(char *line, size_t size, size_t n, void *arg)
 		case 'x':
 		case 'X':
 			if (mw_http_field(line, n, "x-should-retry", value, sizeof(value)))
-				t->retry_forbidden = strcasecmp(value, "false") == 0;
+				t->retry_forbidden |= strcasecmp(value, "false") == 0;
 			break;
 		case 'c':
 		case 'C':
@@ -273,6 +273,7 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 		r->kind = MW_HTTP_NOT_SENT;
 		r->connect_failed = true;
 		r->blocked = t->refused && !t->opened;
+		r->server_fault = !r->timed_out && !r->blocked && t->socket_errno == 0 && rc != CURLE_OUT_OF_MEMORY;
 		r->private_host = r->blocked && t->refused_private;
 		if (r->private_host)
 			snprintf(r->error, sizeof(r->error), "%s resolves to a loopback or private address, which needs the server option allow_private", t->host);
@@ -292,6 +293,7 @@ mw_http_judge(MwHttpTransfer *t, CURLcode rc, MwHttpResult *r)
 	else
 	{
 		r->kind = MW_HTTP_UNKNOWN;
+		r->server_fault = !r->timed_out && !t->too_large && !t->no_memory && rc != CURLE_OUT_OF_MEMORY;
 		if (t->too_large)
 			snprintf(r->error, sizeof(r->error), "the answer of %s is over %zu bytes", t->host, t->max_response);
 		else if (t->header_flood)

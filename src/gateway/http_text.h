@@ -1,6 +1,6 @@
 /*
  * http_text.h - the texts that http.c reads and writes: URLs, header fields,
- * error messages.  For http.c and its test alone.
+ * error messages.  For http.c and its test, and for the double's headers.
  */
 #ifndef MW_HTTP_TEXT_H
 #define MW_HTTP_TEXT_H

@@ -31,7 +31,7 @@ typedef struct MwStepList
 	MwStep	   *steps;
 } MwStepList;
 
-/* Immutable once made: the versions of a transaction's levels share it */
+/* Immutable once made but for the breaker: the versions of a transaction's levels share it */
 typedef struct MwScript
 {
 	MemoryContext cxt;			/* everything of it, the log of requests too */
@@ -39,6 +39,7 @@ typedef struct MwScript
 	bool		rules;			/* array form: a used-up list lets the next one try */
 	int			nlists;
 	MwStepList *lists;
+	MwBreaker	breaker;		/* of the server while it plays this script: no rollback takes back what it was told */
 } MwScript;
 
 /* A response, as if it had come from the network */

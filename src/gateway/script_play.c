@@ -9,12 +9,12 @@
  */
 #include "mw.h"
 
-#include <math.h>
 #include <time.h>
 
 #include "mb/pg_wchar.h"
 
 #include "gateway/http.h"
+#include "gateway/http_text.h"
 #include "gateway/script.h"
 #include "util/json.h"
 
@@ -59,7 +59,6 @@ play_status(MwScripted *out, Jsonb *step, int status)
 	JsonbValue *headers = mw_script_get(step, "headers");
 	char	   *after = NULL;
 	char	   *after_ms = NULL;
-	int64		ms;
 
 	out->answered = psprintf("status %d", status);
 	out->complete = true;
@@ -95,13 +94,7 @@ play_status(MwScripted *out, Jsonb *step, int status)
 	if ((v = mw_script_get(step, "retry_after_ms")) != NULL)
 		after_ms = v->type == jbvString ? mw_script_string(v) : mw_script_text(v);
 	if (after_ms != NULL)
-	{
-		char	   *end;
-		double		d = strtod(after_ms, &end);
-
-		ms = (end != after_ms && *end == '\0' && d >= 0 && d < 1e12) ? (int64) ceil(d) : -1;
-		out->retry_after_ms = ms;
-	}
+		out->retry_after_ms = mw_http_decimal(after_ms, 1);
 	if (out->retry_after_ms < 0 && after != NULL)
 		out->retry_after_ms = mw_http_retry_after(after, (int64) time(NULL));
 

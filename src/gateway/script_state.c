@@ -261,6 +261,31 @@ set_script(Oid serverid, MwScript *script)
 		merge_version(s);
 }
 
+/* ---------- the breaker ---------- */
+
+/*
+ * It belongs to the script, and so to every level of the transaction: a failed
+ * call that a savepoint takes back has told it something all the same, as it
+ * would have told a real server's.  With the script it goes.
+ */
+static MwBreaker *
+scripted_find(Oid serverid)
+{
+	FakeServer *s = find_server(serverid);
+
+	return s != NULL && s->top != NULL && s->top->script != NULL ? &s->top->script->breaker : NULL;
+}
+
+static void
+scripted_done(void)
+{
+}
+
+const MwBreakerStore mw_breakers_scripted = {
+	.find = scripted_find,
+	.done = scripted_done,
+};
+
 /* ---------- what the transport asks ---------- */
 
 static char *

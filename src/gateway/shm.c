@@ -13,6 +13,7 @@
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
+#include "gateway/breaker.h"
 #include "gateway/claims.h"
 #include "gateway/counters.h"
 #include "gateway/shm.h"
@@ -45,6 +46,7 @@ shmem_request(void)
 	RequestNamedLWLockTranche("mw_payload", 1);
 	mw_counters_shmem_request();
 	mw_claims_shmem_request();
+	mw_breaker_shmem_request();
 }
 
 static void
@@ -82,6 +84,7 @@ shmem_startup(void)
 
 	mw_counters_shmem_startup();
 	mw_claims_shmem_startup();
+	mw_breaker_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 }
 

@@ -56,6 +56,7 @@ typedef struct MwWire
 	Oid			serverid;
 	Oid			roleid;			/* whose user mapping */
 	MwInstant	deadline;
+	uint32		breaker;		/* see MwAttempt */
 	int64		prompt_tokens;
 	int64		reserved_tokens;
 	int64		reserved_requests;

@@ -15,6 +15,7 @@
 #define MW_TRANSPORT_H
 
 #include "mw.h"
+#include "gateway/breaker.h"
 #include "provider/provider.h"
 
 /* What became of an attempt (invariant 5) */
@@ -47,6 +48,7 @@ typedef struct MwAttempt
 	const char *body;
 	int			body_len;
 	MwInstant	deadline;
+	uint32		breaker;		/* generation under which it passed the server's breaker; 0: it tells that nothing */
 
 	/* completion plan */
 	MwReservation *reserved;	/* the call's: settle these scopes; requests is 1 where this attempt counts the call */
@@ -95,6 +97,7 @@ typedef struct MwStored
 typedef struct MwTransport
 {
 	const char *name;
+	const MwBreakerStore *breakers;
 
 	/*
 	 * Admit the reservation in all its scopes or in none.  Returns -1 when

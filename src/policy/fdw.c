@@ -129,6 +129,29 @@ check_tls(const char *value)
 }
 
 static const char *
+check_share(const char *value)
+{
+	char	   *end;
+	double		s = strtod(value, &end);
+
+	return strspn(value, "0123456789.") == strlen(value) && end != value && *end == '\0' && s <= 1 ?
+		NULL : "must be a share from 0 to 1";
+}
+
+static const char *
+check_count(const char *value)
+{
+	return strspn(value, "0123456789") == strlen(value) && strlen(value) >= 1 && strlen(value) <= 4 ?
+		NULL : "must be a whole number from 0 to 9999";
+}
+
+static const char *
+check_failures(const char *value)
+{
+	return check_count(value) == NULL && atoi(value) > 0 ? NULL : "must be a whole number from 1 to 9999";
+}
+
+static const char *
 check_bytes(const char *value)
 {
 	return strspn(value, "0123456789") == strlen(value) && strlen(value) >= 4 && strlen(value) <= 9 &&
@@ -155,6 +178,10 @@ static const Option options[] = {
 	{"allow_private", ForeignServerRelationId, true, check_bool, "true"},
 	{"api", ForeignServerRelationId, false, check_api, "openai"},
 	{"base_url", ForeignServerRelationId, true, check_base_url, "https://api.openai.com/v1"},
+	{"breaker", ForeignServerRelationId, false, check_bool, "off"},
+	{"breaker_cooldown", ForeignServerRelationId, false, check_seconds, "30"},
+	{"breaker_failures", ForeignServerRelationId, false, check_failures, "5"},
+	{"breaker_max_cooldown", ForeignServerRelationId, false, check_seconds, "300"},
 	{"ca_file", ForeignServerRelationId, true, check_path, "/etc/ssl/certs/own-ca.pem"},
 	{"client_cert", ForeignServerRelationId, true, check_path, "/etc/postgresql/mw-client.pem"},
 	{"client_key", ForeignServerRelationId, true, check_path, "/etc/postgresql/mw-client.key"},
@@ -163,6 +190,8 @@ static const Option options[] = {
 	{"max_tokens_field", ForeignServerRelationId, false, check_field, "max_completion_tokens"},
 	{"min_tls", ForeignServerRelationId, true, check_tls, "1.3"},
 	{"proxy", ForeignServerRelationId, true, check_proxy, "http://proxy.example.com:3128"},
+	{"retry_reserve", ForeignServerRelationId, false, check_count, "10"},
+	{"retry_share", ForeignServerRelationId, false, check_share, "0.2"},
 	{"retry_unknown", ForeignServerRelationId, false, check_bool, "true"},
 	{"stall_bytes", ForeignServerRelationId, false, check_few_bytes, "1"},
 	{"stall_timeout", ForeignServerRelationId, false, check_seconds, "60"},

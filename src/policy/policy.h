@@ -47,6 +47,7 @@ typedef struct MwPolicy
 	int			retry_max_attempts; /* default 3 */
 	int			retry_base_ms;	/* default 500 */
 	int			retry_max_ms;	/* default 30000 */
+	bool		breaker;		/* false: breakers neither stop its calls nor hear of them */
 	Jsonb	   *fallback;		/* as policy/fallback.h reads it; NULL for none */
 	List	   *limits;			/* of MwLimit */
 	MwKey		scope;			/* names the tenant in shared memory and in locks; keyed, so that nobody else can */

@@ -19,6 +19,7 @@
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
+#include "common/hashfn.h"
 #include "foreign/foreign.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -42,6 +43,12 @@
 #define CONNECT_MS	50
 
 #define MAX_SERVERS 256			/* kept; forgotten all at once */
+
+#define DEFAULT_FAILURES		5
+#define DEFAULT_COOLDOWN_MS		30000
+#define DEFAULT_MAX_COOLDOWN_MS 300000
+#define DEFAULT_RETRY_SHARE		0.2
+#define DEFAULT_RETRY_RESERVE	10
 
 typedef struct ServerSlot
 {
@@ -95,11 +102,23 @@ read_server(const char *name, ServerSlot *slot)
 	slot->server.oid = oid;
 	slot->server.name = pstrdup(name);
 	slot->server.connect_ms = CONNECT_MS;
+	slot->server.breaker = (MwBreakerRules) {
+		.on = true,
+		.failures = DEFAULT_FAILURES,
+		.cooldown_ms = DEFAULT_COOLDOWN_MS,
+		.max_cooldown_ms = DEFAULT_MAX_COOLDOWN_MS,
+		.retry_share = DEFAULT_RETRY_SHARE,
+		.retry_reserve = DEFAULT_RETRY_RESERVE,
+		.version = 1,
+	};
 	foreach(lc, fs->options)
 	{
 		DefElem    *def = lfirst_node(DefElem, lc);
 		char	   *value = defGetString(def);
+		MwBreakerRules *breaker = &slot->server.breaker;
 
+		breaker->version = hash_combine(hash_combine(breaker->version, string_hash(def->defname, NAMEDATALEN)),
+										hash_bytes((const unsigned char *) value, strlen(value)));
 		if (strcmp(def->defname, "api") == 0)
 			slot->server.api = pstrdup(value);
 		else if (strcmp(def->defname, "base_url") == 0)
@@ -108,6 +127,18 @@ read_server(const char *name, ServerSlot *slot)
 			slot->server.max_tokens_field = pstrdup(value);
 		else if (strcmp(def->defname, "retry_unknown") == 0)
 			(void) parse_bool(value, &slot->server.retry_unknown);
+		else if (strcmp(def->defname, "breaker") == 0)
+			(void) parse_bool(value, &breaker->on);
+		else if (strcmp(def->defname, "breaker_failures") == 0)
+			breaker->failures = atoi(value);
+		else if (strcmp(def->defname, "breaker_cooldown") == 0)
+			breaker->cooldown_ms = (int64) (strtod(value, NULL) * 1000);
+		else if (strcmp(def->defname, "breaker_max_cooldown") == 0)
+			breaker->max_cooldown_ms = (int64) (strtod(value, NULL) * 1000);
+		else if (strcmp(def->defname, "retry_share") == 0)
+			breaker->retry_share = strtod(value, NULL);
+		else if (strcmp(def->defname, "retry_reserve") == 0)
+			breaker->retry_reserve = atoi(value);
 		else if (strcmp(def->defname, "allow_private") == 0)
 			slot->server.names_allow_private = true;
 		else if (strcmp(def->defname, "connect_timeout") == 0)
@@ -169,6 +200,14 @@ find_server(const char *name)
 	slot->host = fresh.host ? pstrdup(fresh.host) : NULL;
 	MemoryContextSwitchTo(old);
 	return slot;
+}
+
+const MwServer *
+mw_server_find(const char *name)
+{
+	if (strlen(name) >= NAMEDATALEN)
+		no_such_server(pnstrdup(name, pg_mbcliplen(name, strlen(name), NAMEDATALEN - 1)));
+	return &find_server(name)->server;
 }
 
 /* The mapping that a role's calls go by: its own, else PUBLIC's; the gateway looks it up the same way */

@@ -8,6 +8,7 @@
 #define MW_SERVER_H
 
 #include "mw.h"
+#include "gateway/breaker.h"
 
 typedef struct MwServer
 {
@@ -17,6 +18,7 @@ typedef struct MwServer
 	char	   *base_url;		/* NULL for fake */
 	char	   *max_tokens_field;	/* NULL: the adapter's own */
 	bool		retry_unknown;
+	MwBreakerRules breaker;
 	bool		names_allow_private;	/* the option is given, whatever it says: ALTER SERVER needs SET, not ADD */
 	int			connect_ms;		/* what a new connection takes at least: a call with less time left is refused */
 	bool		committed;		/* the server's row is visible to other processes: false makes a call MW001 */
@@ -27,6 +29,9 @@ typedef struct MwServer
  * Raises MW001 with the CREATE SERVER to type, or 42501 with the GRANT.
  */
 extern const MwServer *mw_server_for_model(const char *model, const char **model_name);
+
+/* By its name, whoever asks; MW001 where there is none that can be used.  Valid until something changes: for a look, not for a call. */
+extern const MwServer *mw_server_find(const char *name);
 
 /* Whether there is such a server and the current role may use it; raises nothing */
 extern bool mw_server_usable(const char *model);

@@ -25,7 +25,7 @@
 #define DEFAULT_MAX_MS		30000
 #define MAX_DELAY_MS		3600000 /* longer than any call's deadline */
 
-static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", NULL};
+static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", NULL};
 static const char *const cache_keys[] = {"ttl", "version", NULL};
 static const char *const retry_keys[] = {"max_attempts", "base", "max", NULL};
 static const char *const model_keys[] = {"max_input_tokens", "max_output_tokens", NULL};
@@ -174,6 +174,7 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		mw_check_model_name(policy->model, "setting \"model\"");
 	policy->redact = bool_of(settings, "redact", true);
 	policy->guardrail = bool_of(settings, "guardrail", true);
+	policy->breaker = bool_of(settings, "breaker", true);
 
 	policy->cache = true;
 	policy->cache_ttl = DEFAULT_TTL_S;

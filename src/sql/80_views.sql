@@ -120,3 +120,8 @@ WHERE c.expires_at OPERATOR(pg_catalog.>) pg_catalog.now()
 	AND c.epoch OPERATOR(pg_catalog.>=) COALESCE(
 		(SELECT p.epoch FROM mw.purge AS p WHERE p.tenant OPERATOR(pg_catalog.=) c.tenant), 0);
 COMMENT ON VIEW mw.cache_entries IS 'cached answers that can still be given';
+
+CREATE VIEW mw.breaker WITH (security_invoker = true) AS
+SELECT b.server, b.state, b.failures, b.opened_at, b.retry_at, b.retries
+FROM mw.breaker_rows() AS b;
+COMMENT ON VIEW mw.breaker IS 'circuit breakers of the model servers that this role may use; the same for all sessions, but for fake servers';

@@ -65,7 +65,7 @@ GRANT SELECT ON
 	mw.tenant, mw.tenant_grant, mw.budget, mw.model, mw.recognizer, mw.guard, mw.purge, mw.result,
 	mw.attempt, mw.spent, mw.answer, mw.cache,
 	mw.fake_attempt, mw.fake_spent, mw.fake_answer, mw.fake_cache,
-	mw.ledger, mw.usage, mw.budget_status, mw.queue, mw.cache_entries
+	mw.ledger, mw.usage, mw.budget_status, mw.queue, mw.cache_entries, mw.breaker
 TO PUBLIC;
 
 -- ---------- functions: none but those listed ----------
@@ -116,7 +116,8 @@ TO PUBLIC;
 -- what policies and views call on behalf of whoever reads
 GRANT EXECUTE ON FUNCTION
 	mw.may_act,
-	mw.queue_rows
+	mw.queue_rows,
+	mw.breaker_rows
 TO PUBLIC;
 
 -- Everything else is administration: GRANT EXECUTE on a function makes an administrator.

@@ -10,6 +10,7 @@
 #include "mw.h"
 
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
 
 #include "gateway/transport.h"
 #include "policy/server.h"
@@ -151,6 +152,26 @@ mw_failure_of(const MwCall *call, const MwReply *r, const char *why)
 		f->hint = "Try again later.";
 		f->elsewhere = true;
 	}
+	return f;
+}
+
+/* The breaker of the server is open, and nothing was sent */
+MwFailure *
+mw_failure_breaker(const MwCall *call, const MwPass *pass)
+{
+	MwFailure  *f = palloc0(sizeof(MwFailure));
+
+	f->model = call->model;
+	f->sqlstate = ERRCODE_MW_BREAKER_OPEN;
+	f->elsewhere = true;
+	f->message = psprintf("server \"%s\" is not called for now: its circuit breaker is %s",
+						  call->server->name, pass->probing ? "half open" : "open");
+	f->detail = psprintf("Nothing was sent. It opened at %s after %d failures in a row; %s %s.",
+						 pstrdup(timestamptz_to_str(pass->opened_at)), pass->failures,
+						 pass->probing ? "one call is trying it, at the longest until" : "the next attempt is let through at",
+						 pstrdup(timestamptz_to_str(mw_wall_clock(pass->retry_at))));
+	f->hint = psprintf("Try again then. An administrator can close it at once: SELECT mw_reset_breaker(%s);",
+					   quote_literal_cstr(call->server->name));
 	return f;
 }
 

@@ -49,6 +49,7 @@ mw_model_run(MwCall *call)
 		.serverid = call->server->oid,
 		.provider = call->provider,
 		.deadline = call->deadline,
+		.breaker = call->breaker,
 		.reserved = &call->reserved,
 		.prompt_tokens = call->prompt_tokens,
 		.call_key = call->call_key,

@@ -17,9 +17,11 @@
 
 #include "gateway/transport.h"
 #include "policy/policy.h"
+#include "policy/server.h"
 #include "stage/stages.h"
 #include "util/json.h"
 
+#define BREAKER_OPENED		" The circuit breaker of the server has opened."
 #define MAX_RETRY_AFTER_MS	120000	/* a longer wish ends the call at once: nobody keeps a connection that long */
 
 static int64
@@ -64,10 +66,25 @@ reserve_again(MwCall *call)
 	return call->transport->reserve(call, &unit, &settled, &reserved, &left) < 0;
 }
 
-/* Why the same model is not asked again after this reply, where it could be; NULL: it is, after *wait */
+/* Does the breaker let nobody through at that time? */
+static bool
+open_at(const MwCall *call, MwInstant then, MwBreaker *b)
+{
+	const MwServer *server = call->server;
+
+	return call->policy->breaker && server->breaker.on &&
+		mw_breaker_look(call->transport->breakers, server->oid, &server->breaker, b) &&
+		b->state != MW_BREAKER_CLOSED && b->retry_at.us > then.us;
+}
+
+/* Why the same model is not asked again after this reply; NULL: it is, after *wait */
 static const char *
 not_again(MwCall *call, const MwReply *r, int64 *wait)
 {
+	const MwServer *server = call->server;
+	MwInstant	then;
+	MwBreaker	breaker;
+
 	if (!mw_failure_again(call, r))
 		return "";
 	if (call->attempt >= call->policy->retry_max_attempts)
@@ -75,9 +92,38 @@ not_again(MwCall *call, const MwReply *r, int64 *wait)
 	if (r->retry_after_ms > MAX_RETRY_AFTER_MS)
 		return " That is too long to wait for.";
 	*wait = backoff_ms(call, r);
+	then = mw_after_ms(*wait);
 	if (mw_ms_until(call->deadline) <= *wait)
 		return " The deadline of the call comes before another attempt.";
+	if (open_at(call, then, &breaker))
+		return BREAKER_OPENED;	/* so nobody waits for it */
+
+	/* a kept connection that had died says nothing of the server: its call has another one for nothing */
+	if (r->kind == MW_OUTCOME_NOT_SENT && !r->connect_failed && call->attempt == 1)
+		return NULL;
+	if (!mw_breaker_take_retry(call->transport->breakers, server->oid, &server->breaker))
+		return psprintf(" Retries are used up for now: all callers of the server together have %g %% of its calls, and %d a minute.",
+						server->breaker.retry_share * 100, server->breaker.retry_reserve);
 	return NULL;
+}
+
+/* One attempt past the breaker; a probe that tells nothing, or ends in an error, is given back */
+static bool
+attempt(MwCall *call, MwPass *pass)
+{
+	const MwServer *server = call->server;
+
+	call->breaker = 0;
+	memset(pass, 0, sizeof(*pass));
+	if (call->policy->breaker &&
+		!mw_breaker_admit(call->transport->breakers, server->oid, &server->breaker, call->deadline, pass))
+		return false;
+	call->breaker = pass->generation;
+	if (call->attempt++ == 0)
+		mw_breaker_count_call(call->transport->breakers, server->oid, &server->breaker);
+	mw_next(call);
+	mw_breaker_done(pass);
+	return true;
 }
 
 /*
@@ -88,16 +134,20 @@ not_again(MwCall *call, const MwReply *r, int64 *wait)
 void
 mw_retry_run(MwCall *call)
 {
+	MwPass		pass;
+
+	if (!attempt(call, &pass))
+	{
+		call->failure = mw_failure_breaker(call, &pass);
+		return;
+	}
 	for (;;)
 	{
 		const char *why;
 		int64		wait;
 
-		call->attempt++;
-		mw_next(call);
 		if (call->answer != NULL)
 			return;
-
 		if (call->reply->look_again)
 		{
 			call->attempt--;
@@ -110,6 +160,8 @@ mw_retry_run(MwCall *call)
 			wait_ms(wait);
 			if (call->reply->kind == MW_OUTCOME_UNKNOWN && !reserve_again(call))
 				why = " The budget has nothing left for another attempt.";
+			else if (!attempt(call, &pass))
+				why = BREAKER_OPENED;
 		}
 		if (why != NULL)
 		{
@@ -122,6 +174,8 @@ mw_retry_run(MwCall *call)
 void
 mw_retry_explain(MwCall *call, MwExplain *out)
 {
+	const MwServer *server = call->server;
+	MwBreaker	b = {0};
 	StringInfoData json;
 
 	initStringInfo(&json);
@@ -133,8 +187,20 @@ mw_retry_explain(MwCall *call, MwExplain *out)
 			appendStringInfoString(&json, ", ");
 		mw_json_string(&json, call->choices[i].model, strlen(call->choices[i].model));
 	}
-	appendStringInfoString(&json, "]}");
+	appendStringInfoString(&json, "], \"breaker\": ");
+	if (!call->policy->breaker || !server->breaker.on)
+		appendStringInfoString(&json, "\"off\"}");
+	else
+	{
+		(void) mw_breaker_look(call->transport->breakers, server->oid, &server->breaker, &b);
+		appendStringInfo(&json, "\"%s\"}", mw_breaker_state_name(&b));
+	}
 	out->verdict = "pass";
+	if (open_at(call, mw_now(), &b))
+	{
+		out->verdict = call->chosen + 1 < call->nchoices ? "fall back" : "refuse";
+		out->stop = true;
+	}
 	out->detail = mw_json_parse(json.data, json.len, NULL);
 	out->next = pnstrdup(call->body, call->body_len);
 }

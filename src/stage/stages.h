@@ -5,6 +5,7 @@
 #define MW_STAGES_H
 
 #include "mw.h"
+#include "gateway/breaker.h"
 #include "util/tokens.h"
 
 extern void mw_redact_run(MwCall *call);
@@ -32,6 +33,7 @@ extern char *mw_fallback_story(const MwCall *call); /* the models that failed, f
 /* failure.c: what a reply that is no answer means */
 extern bool mw_failure_again(const MwCall *call, const struct MwReply *r);	/* may the same model be asked again? */
 extern MwFailure *mw_failure_of(const MwCall *call, const struct MwReply *r, const char *why);
+extern MwFailure *mw_failure_breaker(const MwCall *call, const MwPass *pass);	/* MW403 */
 extern _Noreturn void mw_failure_raise(const MwFailure *f);
 
 /* cache.c: the key of call_key and the versions of the tenant's rules and cache; also left in call->cache_key */

@@ -302,6 +302,9 @@ serve(int fd, int nth)
 	}
 	else if (strcmp(path, "/429") == 0)
 		puts_to(fd, "HTTP/1.1 429 Slow Down\r\nRetry-After: 30\r\nretry-after-ms: 250\r\nX-Should-Retry: false\r\nContent-Length: 2\r\n\r\n{}");
+	else if (strcmp(path, "/twice") == 0)
+		puts_to(fd, "HTTP/1.1 503 No\r\nRetry-After: 3\r\nX-Should-Retry: false\r\nRetry-After: -9\r\nRetry-After: 5\r\n"
+				"X-Should-Retry: true\r\nRetry-After: 4\r\nContent-Length: 2\r\n\r\n{}");
 	else if (strcmp(path, "/401") == 0)
 		puts_to(fd, "HTTP/1.1 401 No\r\nWWW-Authenticate: Basic realm=\"x\"\r\nContent-Length: 2\r\n\r\n{}");
 	else if (strcmp(path, "/die-reused") == 0)
@@ -735,6 +738,10 @@ test_headers(void)
 	MwHttpResult r = call(&req);
 
 	CHECK(r.retry_after_ms == 250 && r.retry_forbidden, INT64_FORMAT, r.retry_after_ms);
+	free(r.body);
+	req = request("/twice");
+	r = call(&req);
+	CHECK(r.retry_after_ms == 5000 && r.retry_forbidden, "of several wishes the longest counts, not " INT64_FORMAT, r.retry_after_ms);
 	free(r.body);
 	req = request("/interim");
 	r = call(&req);

@@ -19,8 +19,10 @@ my $up = MwUpstream->start;
 my $elsewhere = MwUpstream->start;
 $elsewhere->reset({}, mode => 'echo');
 my $node = MwNode->new('network', conf => "mw.gateway_idle = '300s'");
-$node->server(llm => $up->base_url, key => 'sk-network', max_response => 200000);
-$node->server(open => $up->base_url);
+# failures by the dozen are what this file is about: 210_server_down.pl has the breaker and the limit of retries
+my %patient = (breaker => 'off', retry_reserve => 9999);
+$node->server(llm => $up->base_url, key => 'sk-network', max_response => 200000, %patient);
+$node->server(open => $up->base_url, %patient);
 $node->tenant($_, 'app') for qw(acme flight crowd);
 $node->safe_psql('postgres', q{SELECT mw_alter_tenant(tenant, '{"retry": {"max_attempts": 3, "base": 0.02, "max": 0.05}}') FROM mw.tenant});
 

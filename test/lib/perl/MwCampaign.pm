@@ -84,7 +84,8 @@ sub new
 		'max_connections = 260', "deadlock_timeout = '200ms'", "client_connection_check_interval = '100ms'", $o{conf} // '');
 	$node->start;
 	$node->safe_psql('postgres', 'CREATE EXTENSION mw');
-	$node->server(llm => $up->base_url, key => 'sk-campaign', %{ $o{server} // {} });
+	# what fails here is meant to: a breaker would keep the faults away from what they are to try
+	$node->server(llm => $up->base_url, key => 'sk-campaign', breaker => 'off', retry_reserve => 9999, %{ $o{server} // {} });
 	$self->{faulty} = !($node->psql('postgres', q{SELECT mw_count_tokens('x'); SET mw.fault = 'nowhere:error'}))[0];
 	for my $n (1 .. $self->{tenants})
 	{
