@@ -71,6 +71,7 @@ MODULE_big = mw
 OBJS       = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c src/*/*.c)))
 C_HEADERS = $(sort $(wildcard src/*.h src/*/*.h))
 DATA_built = mw--$(EXTVERSION).sql
+DATA       = train/mw_guard.weights
 SQL_PARTS  = $(sort $(wildcard src/sql/[0-9][0-9]_*.sql))
 
 PG_CPPFLAGS = -Isrc -DMW_VERSION='"$(EXTVERSION)"' $(if $(FAULTS),-DMW_FAULT_POINTS) $(shell pkg-config --cflags libcurl libpcre2-8 libsodium)

@@ -40,8 +40,10 @@
 /* 16 made one function of the pg_*_aclcheck family */
 #if PG_VERSION_NUM < 160000
 #define mw_server_aclcheck(serverid, roleid, mode) pg_foreign_server_aclcheck(serverid, roleid, mode)
+#define mw_function_aclcheck(fn, roleid, mode) pg_proc_aclcheck(fn, roleid, mode)
 #else
 #define mw_server_aclcheck(serverid, roleid, mode) object_aclcheck(ForeignServerRelationId, serverid, roleid, mode)
+#define mw_function_aclcheck(fn, roleid, mode) object_aclcheck(ProcedureRelationId, fn, roleid, mode)
 #endif
 
 /* 16 moved the rights that a query needs of a table out of its range table entry */

@@ -47,5 +47,6 @@ _PG_init(void)
 		mw_launch_init();
 		mw_redact_prewarm();	/* children inherit the compiled patterns */
 		mw_guard_prewarm();
+		mw_guard_stats_init();
 	}
 }

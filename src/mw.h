@@ -202,6 +202,7 @@ struct MwCall
 {
 	MemoryContext cxt;			/* everything here; deleted at the end */
 	void		(*next) (MwCall *call); /* pipeline.c */
+	void		(*use_model) (MwCall *call);	/* call/models.c: server, provider and transport of call->model, for a call that a stage makes */
 	int			at;				/* next stage to run */
 	int64		stage_us[MW_NSTAGES];	/* self time of each stage, microseconds */
 

@@ -114,6 +114,14 @@ check_committed(const MwCall *call)
 				 errhint("COMMIT first. A server with api 'fake' can be called for a tenant of the same transaction.")));
 }
 
+/* For a call that a stage makes by itself */
+static void
+use_model(MwCall *call)
+{
+	find_server(call);
+	check_committed(call);
+}
+
 /*
  * The adapter for a key alone.  A server that exists says how it wants its
  * requests, which is part of what is hashed; without one the format that nearly
@@ -228,7 +236,10 @@ mw_models_choose(MwCall *call, const MwInvokeArgs *args, MwCallUse use)
 	{
 		find_server(call);
 		if (use == MW_USE_RUN)
+		{
 			check_committed(call);
+			call->use_model = use_model;
+		}
 	}
 	/* before any stage: counters, claims and the queue all lie in shared memory */
 	if (use == MW_USE_RUN && call->transport == &mw_transport_gateway)

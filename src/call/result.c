@@ -236,8 +236,6 @@ set_notices(JsonbValue *v, const MwCall *call)
 	begin_array(v, palloc(sizeof(JsonbValue) * (list_length(call->notices) + 2)));
 	foreach(lc, call->notices)
 		set_string(add(v), lfirst(lc));
-	if (call->guard_logged)
-		set_string(add(v), "a guard in mode log matched");
 	if (call->answer->finish != NULL && strcmp(call->answer->finish, "length") == 0)
 		set_string(add(v), psprintf("the answer was cut off at max_tokens (" INT64_FORMAT ")",
 									call->send_max_tokens));

@@ -10,6 +10,7 @@
 
 #include "mw.h"
 #include "fmgr.h"
+#include "util/spi.h"
 
 /* Arguments; NULL is MW001 */
 extern char *mw_arg_text(FunctionCallInfo fcinfo, int n, const char *name);
@@ -20,5 +21,12 @@ extern void mw_admin_tenant(const char *tenant, bool all);
 
 /* A name of n bytes at most, not empty, without control characters; else MW001 */
 extern void mw_admin_name(const char *name, const char *what, int max);
+
+/* catalog.c: a PCRE2 pattern that compiles and does not match the empty text; else MW001 */
+extern void mw_admin_pattern(const char *pattern, int flags, const char *what);
+/* Errors about rows by name: MW001, 42710, MW001 */
+extern void mw_admin_no_such(const char *kind, const char *name, const char *tenant, const char *hint);
+extern void mw_admin_is_there(const char *kind, const char *name, const char *tenant, const char *alter);
+extern void mw_admin_not_dropped(MwStmt *builtin, Datum *values, const char *kind, const char *name, const char *tenant, const char *off);
 
 #endif

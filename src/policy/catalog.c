@@ -1,5 +1,5 @@
 /*
- * catalog.c - administration: models, recognisers and guards.
+ * catalog.c - administration: models and recognisers (guards: guard_admin.c).
  *
  * Built-in recognisers and guards are rows that CREATE EXTENSION writes and
  * that stay as they are: a dump leaves them out, so a changed one would be lost
@@ -29,7 +29,6 @@
 #include "util/validate.h"
 
 #define MAX_PATTERN	16384		/* bytes */
-#define MAX_WEIGHT	1000.0		/* a text is blocked at a score of 1 */
 
 PG_FUNCTION_INFO_V1(mw_set_model);
 PG_FUNCTION_INFO_V1(mw_alter_model);
@@ -37,19 +36,13 @@ PG_FUNCTION_INFO_V1(mw_drop_model);
 PG_FUNCTION_INFO_V1(mw_create_recognizer);
 PG_FUNCTION_INFO_V1(mw_alter_recognizer);
 PG_FUNCTION_INFO_V1(mw_drop_recognizer);
-PG_FUNCTION_INFO_V1(mw_create_guard);
-PG_FUNCTION_INFO_V1(mw_alter_guard);
-PG_FUNCTION_INFO_V1(mw_drop_guard);
 
 static const char *const strategies[] = {"mask", "placeholder", "hash", "redact", "block", NULL};
-static const char *const modes[] = {"off", "log", "block", NULL};
 static const char *const recognizer_keys[] = {"strategy", "validator", "context", "priority", NULL};
 static const char *const recognizer_alter_keys[] = {"pattern", "strategy", "validator", "context", "priority", NULL};
-static const char *const guard_keys[] = {"category", "weight", "mode", NULL};
-static const char *const guard_alter_keys[] = {"pattern", "category", "weight", "mode", NULL};
 
-static void
-no_such(const char *kind, const char *name, const char *tenant, const char *hint)
+void
+mw_admin_no_such(const char *kind, const char *name, const char *tenant, const char *hint)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_MW_BAD_ARGUMENT),
@@ -58,8 +51,8 @@ no_such(const char *kind, const char *name, const char *tenant, const char *hint
 			errhint("%s", hint));
 }
 
-static void
-is_there(const char *kind, const char *name, const char *tenant, const char *alter)
+void
+mw_admin_is_there(const char *kind, const char *name, const char *tenant, const char *alter)
 {
 	ereport(ERROR,
 			errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -74,8 +67,8 @@ has(Jsonb *jb, const char *key)
 	return getKeyJsonValueFromContainer(&jb->root, key, strlen(key), NULL) != NULL;
 }
 
-static void
-check_pattern(const char *pattern, int flags, const char *what)
+void
+mw_admin_pattern(const char *pattern, int flags, const char *what)
 {
 	char	   *why = NULL;
 	MwRegex    *re;
@@ -132,7 +125,7 @@ mw_set_model(PG_FUNCTION_ARGS)
 static void
 no_such_model(const char *model)
 {
-	no_such("model", model, NULL,
+	mw_admin_no_such("model", model, NULL,
 			"SELECT model FROM mw.model; lists them; mw_set_model makes one.");
 }
 
@@ -276,7 +269,7 @@ context_of(Jsonb *options)
 		pattern = mw_settings_text(options, "context");
 
 	if (pattern)
-		check_pattern(pattern, MW_REGEX_CASELESS, "setting \"context\"");
+		mw_admin_pattern(pattern, MW_REGEX_CASELESS, "setting \"context\"");
 	return pattern;
 }
 
@@ -308,7 +301,7 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	Datum		values[7];
 	char		nulls[8] = "       ";
 
-	check_pattern(pattern, 0, "argument \"pattern\"");
+	mw_admin_pattern(pattern, 0, "argument \"pattern\"");
 	mw_json_check_keys(options, "option", "a recognizer", recognizer_keys);
 	validator = validator_of(options);
 	context = context_of(options);
@@ -318,7 +311,7 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(tenant);
 	values[1] = CStringGetTextDatum(type);
 	if (mw_spi_read(&there, MW_AS_OWNER, values, NULL, 1) > 0)
-		is_there("recognizer", type, tenant, "mw_alter_recognizer");
+		mw_admin_is_there("recognizer", type, tenant, "mw_alter_recognizer");
 	values[2] = CStringGetTextDatum(pattern);
 	values[3] = validator ? CStringGetTextDatum(validator) : (Datum) 0;
 	nulls[3] = validator ? ' ' : 'n';
@@ -327,7 +320,7 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	values[5] = Int32GetDatum((int32) mw_settings_int(options, "priority", -1000000, 1000000, 0));
 	values[6] = CStringGetTextDatum(mw_settings_word(options, "strategy", strategies, "placeholder"));
 	if (mw_spi_write(&insert, MW_AS_OWNER, values, nulls) == 0)
-		is_there("recognizer", type, tenant, "mw_alter_recognizer");
+		mw_admin_is_there("recognizer", type, tenant, "mw_alter_recognizer");
 	SPI_finish();
 	PG_RETURN_VOID();
 }
@@ -368,7 +361,7 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	mw_json_check_keys(options, "option", "a recognizer", recognizer_alter_keys);
 	pattern = mw_settings_text(options, "pattern");
 	if (pattern)
-		check_pattern(pattern, 0, "setting \"pattern\"");
+		mw_admin_pattern(pattern, 0, "setting \"pattern\"");
 	validator = validator_of(options);
 	context = context_of(options);
 
@@ -391,7 +384,7 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	values[10] = CStringGetTextDatum(mw_settings_word(options, "strategy", strategies, "placeholder"));
 	n = mw_spi_write(&update, MW_AS_OWNER, values, nulls);
 	if (n == 0)
-		no_such("recognizer", type, tenant,
+		mw_admin_no_such("recognizer", type, tenant,
 				psprintf("SELECT mw_create_recognizer(%s, '...', '{}', %s); SELECT tenant, pii_type FROM mw.recognizer; lists them.",
 						 quote_literal_cstr(type), quote_literal_cstr(tenant)));
 	if (n > 1 && pattern)
@@ -406,15 +399,15 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 }
 
 /* What is left of a name after the delete of an administrator's row: it was built in, or it never was */
-static void
-nothing_dropped(MwStmt *builtin, Datum *values, const char *kind, const char *name, const char *tenant, const char *off)
+void
+mw_admin_not_dropped(MwStmt *builtin, Datum *values, const char *kind, const char *name, const char *tenant, const char *off)
 {
 	if (mw_spi_read(builtin, MW_AS_OWNER, values, NULL, 1) > 0)
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
 				errmsg("%s \"%s\" is built in and cannot be dropped", kind, name),
 				errhint("%s", off));
-	no_such(kind, name, tenant, psprintf("SELECT * FROM mw.%s; lists them.", kind));
+	mw_admin_no_such(kind, name, tenant, psprintf("SELECT * FROM mw.%s; lists them.", kind));
 }
 
 Datum
@@ -438,160 +431,9 @@ mw_drop_recognizer(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(tenant);
 	values[1] = CStringGetTextDatum(type);
 	if (mw_spi_write(&stmt, MW_AS_OWNER, values, NULL) == 0)
-		nothing_dropped(&builtin, values, "recognizer", type, tenant,
+		mw_admin_not_dropped(&builtin, values, "recognizer", type, tenant,
 						psprintf("A tenant's own recognizer replaces it; SELECT mw_alter_recognizer(%s, '{\"pattern\": \"(?!)\"}'); lets it match nothing.",
 								 quote_literal_cstr(type)));
-	SPI_finish();
-	PG_RETURN_VOID();
-}
-
-/* ---------- guards ---------- */
-
-static double
-weight_of(Jsonb *options)
-{
-	JsonbValue *v = mw_json_get(options, "weight");
-	double		w = 1;
-
-	if (v && v->type != jbvNull)
-	{
-		if (v->type == jbvNumeric)
-			w = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(v->val.numeric)));
-		if (v->type != jbvNumeric || !(w >= 0 && w <= MAX_WEIGHT))
-			ereport(ERROR,
-					errcode(ERRCODE_MW_BAD_ARGUMENT),
-					errmsg("setting \"weight\" must be a number from 0 to %g", MAX_WEIGHT),
-					errhint("A text is blocked when the weights of the guards that match it add up to 1."));
-	}
-	return w;
-}
-
-static char *
-category_of(Jsonb *options)
-{
-	char	   *category = mw_settings_text(options, "category");
-
-	if (category == NULL)
-		return pstrdup("injection");
-	mw_admin_name(category, "setting \"category\"", 63);
-	return category;
-}
-
-Datum
-mw_create_guard(PG_FUNCTION_ARGS)
-{
-	static MwStmt there = {
-		"SELECT FROM mw.guard AS g"
-		" WHERE g.tenant OPERATOR(pg_catalog.=) $1 AND g.guard OPERATOR(pg_catalog.=) $2",
-		2, {TEXTOID, TEXTOID}
-	};
-	static MwStmt insert = {
-		"INSERT INTO mw.guard (tenant, guard, pattern, category, weight, mode)"
-		" VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
-		6, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, TEXTOID}
-	};
-	char	   *guard = mw_arg_text(fcinfo, 0, "guard");
-	char	   *pattern = mw_arg_text(fcinfo, 1, "pattern");
-	Jsonb	   *options = mw_arg_object(fcinfo, 2, "options");
-	char	   *tenant = tenant_arg(fcinfo, 3);
-	Datum		values[6];
-
-	mw_admin_name(guard, "the name of a guard", 63);
-	check_pattern(pattern, MW_REGEX_CASELESS, "argument \"pattern\"");
-	mw_json_check_keys(options, "option", "a guard", guard_keys);
-
-	SPI_connect();
-	mw_admin_tenant(tenant, true);
-	values[0] = CStringGetTextDatum(tenant);
-	values[1] = CStringGetTextDatum(guard);
-	if (mw_spi_read(&there, MW_AS_OWNER, values, NULL, 1) > 0)
-		is_there("guard", guard, tenant, "mw_alter_guard");
-	values[2] = CStringGetTextDatum(pattern);
-	values[3] = CStringGetTextDatum(category_of(options));
-	values[4] = Float8GetDatum(weight_of(options));
-	values[5] = CStringGetTextDatum(mw_settings_word(options, "mode", modes, "block"));
-	if (mw_spi_write(&insert, MW_AS_OWNER, values, NULL) == 0)
-		is_there("guard", guard, tenant, "mw_alter_guard");
-	SPI_finish();
-	PG_RETURN_VOID();
-}
-
-Datum
-mw_alter_guard(PG_FUNCTION_ARGS)
-{
-	static MwStmt copy = {
-		"INSERT INTO mw.guard (tenant, guard, pattern, category, weight, mode, builtin)"
-		" SELECT g.tenant, g.guard, g.pattern, g.category, g.weight, g.mode, false FROM mw.guard AS g"
-		" WHERE g.tenant OPERATOR(pg_catalog.=) $1 AND g.guard OPERATOR(pg_catalog.=) $2 AND g.builtin"
-		" ON CONFLICT DO NOTHING",
-		2, {TEXTOID, TEXTOID}
-	};
-	static MwStmt update = {
-		"UPDATE mw.guard AS g SET"
-		" pattern = COALESCE($3, g.pattern),"
-		" category = CASE WHEN $4 THEN $5 ELSE g.category END,"
-		" weight = CASE WHEN $6 THEN $7 ELSE g.weight END,"
-		" mode = CASE WHEN $8 THEN $9 ELSE g.mode END"
-		" WHERE g.tenant OPERATOR(pg_catalog.=) $1 AND g.guard OPERATOR(pg_catalog.=) $2 AND NOT g.builtin",
-		9, {TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, FLOAT8OID, BOOLOID, TEXTOID}
-	};
-	char	   *guard = mw_arg_text(fcinfo, 0, "guard");
-	Jsonb	   *options = mw_arg_object(fcinfo, 1, "options");
-	char	   *tenant = tenant_arg(fcinfo, 2);
-	char	   *pattern;
-	Datum		values[9];
-	char		nulls[10] = "         ";
-
-	mw_json_check_keys(options, "option", "a guard", guard_alter_keys);
-	pattern = mw_settings_text(options, "pattern");
-	if (pattern)
-		check_pattern(pattern, MW_REGEX_CASELESS, "setting \"pattern\"");
-
-	SPI_connect();
-	values[0] = CStringGetTextDatum(tenant);
-	values[1] = CStringGetTextDatum(guard);
-	mw_spi_write(&copy, MW_AS_OWNER, values, NULL);
-
-	values[2] = pattern ? CStringGetTextDatum(pattern) : (Datum) 0;
-	nulls[2] = pattern ? ' ' : 'n';
-	values[3] = BoolGetDatum(has(options, "category"));
-	values[4] = CStringGetTextDatum(category_of(options));
-	values[5] = BoolGetDatum(has(options, "weight"));
-	values[6] = Float8GetDatum(weight_of(options));
-	values[7] = BoolGetDatum(has(options, "mode"));
-	values[8] = CStringGetTextDatum(mw_settings_word(options, "mode", modes, "block"));
-	if (mw_spi_write(&update, MW_AS_OWNER, values, nulls) == 0)
-		no_such("guard", guard, tenant,
-				psprintf("SELECT mw_create_guard(%s, '...', '{}', %s); SELECT tenant, guard FROM mw.guard; lists them.",
-						 quote_literal_cstr(guard), quote_literal_cstr(tenant)));
-	SPI_finish();
-	PG_RETURN_VOID();
-}
-
-Datum
-mw_drop_guard(PG_FUNCTION_ARGS)
-{
-	static MwStmt stmt = {
-		"DELETE FROM mw.guard AS g"
-		" WHERE g.tenant OPERATOR(pg_catalog.=) $1 AND g.guard OPERATOR(pg_catalog.=) $2 AND NOT g.builtin",
-		2, {TEXTOID, TEXTOID}
-	};
-	static MwStmt builtin = {
-		"SELECT FROM mw.guard AS g"
-		" WHERE g.tenant OPERATOR(pg_catalog.=) $1 AND g.guard OPERATOR(pg_catalog.=) $2",
-		2, {TEXTOID, TEXTOID}
-	};
-	char	   *guard = mw_arg_text(fcinfo, 0, "guard");
-	char	   *tenant = tenant_arg(fcinfo, 1);
-	Datum		values[2];
-
-	SPI_connect();
-	values[0] = CStringGetTextDatum(tenant);
-	values[1] = CStringGetTextDatum(guard);
-	if (mw_spi_write(&stmt, MW_AS_OWNER, values, NULL) == 0)
-		nothing_dropped(&builtin, values, "guard", guard, tenant,
-						psprintf("SELECT mw_alter_guard(%s, '{\"mode\": \"off\"}'); switches it off.",
-								 quote_literal_cstr(guard)));
 	SPI_finish();
 	PG_RETURN_VOID();
 }

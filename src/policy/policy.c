@@ -116,6 +116,8 @@ read_settings(MwPolicy *p)
 		1, {TEXTOID}
 	};
 	Datum		arg = CStringGetTextDatum(p->tenant);
+	MemoryContext old;
+	ListCell   *lc;
 	bool		isnull;
 	Datum		d;
 
@@ -129,6 +131,12 @@ read_settings(MwPolicy *p)
 
 		p->fallback = memcpy(kept, p->fallback, VARSIZE(p->fallback));
 	}
+	p->guard_schema = keep(p, p->guard_schema);
+	old = MemoryContextSwitchTo(p->cxt);
+	p->guard_hosts = list_copy(p->guard_hosts);
+	MemoryContextSwitchTo(old);
+	foreach(lc, p->guard_hosts)
+		lfirst(lc) = keep(p, lfirst(lc));
 	d = column(0, 2, &isnull);
 	p->cache_epoch = isnull ? 0 : DatumGetInt64(d);
 	p->committed = was_there(DatumGetTransactionId(column(0, 3, &isnull)), DatumGetTimestampTz(column(0, 4, &isnull)));
@@ -286,12 +294,24 @@ read_recognizers(MwPolicy *p, MwHash *version)
 	}
 }
 
+static MwGuardKind
+kind_of(const char *s)
+{
+	return strcmp(s, "pattern") == 0 ? MW_GUARD_PATTERN : strcmp(s, "check") == 0 ? MW_GUARD_CHECK :
+		strcmp(s, "learned") == 0 ? MW_GUARD_LEARNED : strcmp(s, "function") == 0 ? MW_GUARD_FUNCTION : MW_GUARD_MODEL;
+}
+
 static void
 read_guards(MwPolicy *p, MwHash *version)
 {
 	static MwStmt stmt = {
 		"SELECT g.guard, g.tenant OPERATOR(pg_catalog.<>) '*', g.builtin,"
-		" g.category, g.pattern, g.weight, g.mode FROM mw.guard AS g"
+		" g.category, g.pattern, g.weight, g.mode, g.kind, g.threshold, g.function, g.model, g.question,"
+		" (CASE WHEN 'user' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 1 ELSE 0 END)"
+		"  OPERATOR(pg_catalog.+) (CASE WHEN 'tool' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 2 ELSE 0 END)"
+		"  OPERATOR(pg_catalog.+) (CASE WHEN 'document' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 4 ELSE 0 END)"
+		"  OPERATOR(pg_catalog.+) (CASE WHEN 'output' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 8 ELSE 0 END)"
+		" FROM mw.guard AS g"
 		" WHERE g.tenant OPERATOR(pg_catalog.=) '*' OR g.tenant OPERATOR(pg_catalog.=) $1",
 		1, {TEXTOID}
 	};
@@ -315,13 +335,28 @@ read_guards(MwPolicy *p, MwHash *version)
 		g->pattern = keep(p, column_text(row, 5));
 		g->weight = DatumGetFloat8(column(row, 6, &isnull));
 		g->mode = strcmp(mode, "off") == 0 ? MW_GUARD_OFF : strcmp(mode, "log") == 0 ? MW_GUARD_LOG : MW_GUARD_BLOCK;
+		g->kind = kind_of(column_text(row, 8));
+		g->threshold = DatumGetFloat8(column(row, 9, &isnull));
+		g->function = keep(p, column_text(row, 10));
+		g->model = keep(p, column_text(row, 11));
+		g->question = keep(p, column_text(row, 12));
+		g->sources = DatumGetInt32(column(row, 13, &isnull));
 
 		mw_hash_text(version, g->guard);
 		mw_hash_text(version, g->category);
 		mw_hash_text(version, g->pattern);
+		mw_hash_text(version, g->function);
+		mw_hash_text(version, g->model);
+		mw_hash_text(version, g->question);
 		mw_hash_part(version, &g->weight, sizeof(g->weight));
 		mw_hash_part(version, &g->mode, sizeof(g->mode));
+		mw_hash_part(version, &g->kind, sizeof(g->kind));
+		mw_hash_part(version, &g->threshold, sizeof(g->threshold));
+		mw_hash_part(version, &g->sources, sizeof(g->sources));
 	}
+	/* what a score means is part of the rules too */
+	mw_hash_part(version, &p->guard_shadow, sizeof(p->guard_shadow));
+	mw_hash_part(version, p->guard_threshold, sizeof(p->guard_threshold));
 }
 
 /* What is derived from the database's key once a policy, since each call needs it */

@@ -39,7 +39,12 @@ typedef struct MwPolicy
 	bool		committed;		/* the tenant's row is visible to other processes: false makes a call to a real server MW001 */
 	char	   *model;			/* the tenant's default, or NULL */
 	bool		redact;
-	bool		guardrail;
+	bool		guardrail;		/* its mode is not off */
+	bool		guard_shadow;	/* its mode is log: nothing is refused, all is counted */
+	double		guard_threshold[4]; /* by MwGuardSource: a text whose score reaches it is refused */
+	List	   *guard_hosts;	/* of char *: images of an answer may come from there */
+	int64		guard_max_output;	/* characters of an answer; 0: no limit */
+	char	   *guard_schema;	/* JSON schema that an answer must meet, as text; NULL: none */
 	bool		cache;
 	int			cache_ttl;		/* seconds; default 86400 */
 	int64		cache_version;

@@ -30,14 +30,38 @@ typedef enum MwGuardMode
 	MW_GUARD_OFF, MW_GUARD_LOG, MW_GUARD_BLOCK
 } MwGuardMode;
 
+/* What decides whether a guard matches, in order of what it costs */
+typedef enum MwGuardKind
+{
+	MW_GUARD_PATTERN,			/* a regular expression on the normalised view */
+	MW_GUARD_CHECK,				/* a piece of this library, by the guard's name (stage/checks.c) */
+	MW_GUARD_LEARNED,			/* the classifier (stage/learned.c) */
+	MW_GUARD_FUNCTION,			/* a function of an administrator's, run as the caller */
+	MW_GUARD_MODEL				/* a question to a model */
+} MwGuardKind;
+
+/* Where a text comes from: each has its threshold, a guard may leave some out */
+typedef enum MwGuardSource
+{
+	MW_FROM_USER, MW_FROM_TOOL, MW_FROM_DOCUMENT, MW_FROM_OUTPUT, MW_NSOURCES
+} MwGuardSource;
+
+#define MW_FROM_INPUT ((1 << MW_FROM_USER) | (1 << MW_FROM_TOOL) | (1 << MW_FROM_DOCUMENT))
+
 /* A row of mw.guard */
 typedef struct MwGuard
 {
 	const char *guard;			/* its name */
 	const char *category;
-	const char *pattern;		/* matched on the normalised view, caseless */
-	double		weight;			/* a text's score is the sum of its guards' weights; block at >= 1 */
+	const char *pattern;		/* of a pattern: matched on the normalised view, caseless */
+	double		weight;			/* a text's score is the sum of its guards' weights; block at the source's threshold */
 	MwGuardMode mode;
+	MwGuardKind kind;
+	int			sources;		/* bits: 1 << MwGuardSource */
+	double		threshold;		/* of what gives a number from 0 to 1: matches from here on */
+	const char *function;		/* signature, "schema.name(text)" */
+	const char *model;			/* server:model */
+	const char *question;		/* to be answered by yes (it matches) or no */
 	bool		own;			/* the tenant's, not that of '*' */
 } MwGuard;
 

@@ -26,6 +26,9 @@
 #define MAX_DELAY_MS		3600000 /* longer than any call's deadline */
 
 static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", NULL};
+static const char *const guardrail_keys[] = {"mode", "threshold", "hosts", "max_output", "schema", NULL};
+static const char *const guard_modes[] = {"off", "log", "block", NULL};
+static const char *const source_keys[] = {"user", "tool", "document", "output", NULL};	/* in the order of MwGuardSource */
 static const char *const cache_keys[] = {"ttl", "version", NULL};
 static const char *const retry_keys[] = {"max_attempts", "base", "max", NULL};
 static const char *const model_keys[] = {"max_input_tokens", "max_output_tokens", NULL};
@@ -161,6 +164,92 @@ check_object(Jsonb *jb, const char *what)
 				errhint("'{}' is no setting at all."));
 }
 
+/* A score from which a text is refused */
+static double
+threshold_of(JsonbValue *v)
+{
+	double		t;
+
+	if (v->type != jbvNumeric)
+		wrong("threshold", "a number, or an object of numbers by source");
+	t = DatumGetFloat8(DirectFunctionCall1(numeric_float8_no_overflow, NumericGetDatum(v->val.numeric)));
+	if (!(t > 0 && t <= 1000))
+		wrong("threshold", "greater than 0 and at most 1000");
+	return t;
+}
+
+/* "guardrail": true, false, or what is said about it */
+static void
+guardrail_of(Jsonb *settings, MwPolicy *policy)
+{
+	JsonbValue *v = mw_json_get(settings, "guardrail");
+	Jsonb	   *object;
+	char	   *mode;
+
+	policy->guardrail = true;
+	policy->guard_shadow = false;
+	policy->guard_hosts = NIL;
+	policy->guard_max_output = 0;
+	policy->guard_schema = NULL;
+	for (int i = 0; source_keys[i]; i++)
+		policy->guard_threshold[i] = 1;
+	if (v == NULL || v->type == jbvNull)
+		return;
+	if (v->type == jbvBool)
+	{
+		policy->guardrail = v->val.boolean;
+		return;
+	}
+	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+		wrong("guardrail", "true, false or an object");
+	object = mw_json_value_jsonb(v);
+	mw_json_check_keys(object, "setting", "\"guardrail\"", guardrail_keys);
+	mode = mw_settings_word(object, "mode", guard_modes, "block");
+	policy->guardrail = strcmp(mode, "off") != 0;
+	policy->guard_shadow = strcmp(mode, "log") == 0;
+
+	v = mw_json_get(object, "threshold");
+	if (v && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+	{
+		Jsonb	   *by_source = mw_json_value_jsonb(v);
+
+		mw_json_check_keys(by_source, "source", "\"threshold\"", source_keys);
+		for (int i = 0; source_keys[i]; i++)
+			if ((v = mw_json_get(by_source, source_keys[i])) != NULL && v->type != jbvNull)
+				policy->guard_threshold[i] = threshold_of(v);
+	}
+	else if (v && v->type != jbvNull)
+		for (int i = 0; source_keys[i]; i++)
+			policy->guard_threshold[i] = threshold_of(v);
+
+	v = mw_json_get(object, "hosts");
+	if (v && v->type != jbvNull)
+	{
+		JsonbIterator *it;
+		JsonbIteratorToken tok;
+		JsonbValue	host;
+
+		if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data))
+			wrong("hosts", "an array of names of hosts");
+		it = JsonbIteratorInit(v->val.binary.data);
+		while ((tok = JsonbIteratorNext(&it, &host, true)) != WJB_DONE)
+			if (tok == WJB_ELEM)
+			{
+				if (host.type != jbvString || host.val.string.len == 0)
+					wrong("hosts", "an array of names of hosts");
+				policy->guard_hosts = lappend(policy->guard_hosts, text_of(&host));
+			}
+	}
+	policy->guard_max_output = mw_settings_int(object, "max_output", 1, PG_INT32_MAX, 0);
+	v = mw_json_get(object, "schema");
+	if (v && v->type != jbvNull)
+	{
+		if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+			wrong("schema", "a JSON schema, which is an object");
+		policy->guard_schema = JsonbToCString(NULL, &mw_json_value_jsonb(v)->root, 0);
+	}
+}
+
 void
 mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 {
@@ -173,7 +262,7 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 	if (policy->model)
 		mw_check_model_name(policy->model, "setting \"model\"");
 	policy->redact = bool_of(settings, "redact", true);
-	policy->guardrail = bool_of(settings, "guardrail", true);
+	guardrail_of(settings, policy);
 	policy->breaker = bool_of(settings, "breaker", true);
 
 	policy->cache = true;

@@ -68,9 +68,15 @@ SELECT pg_catalog.pg_extension_config_dump('mw.recognizer', 'WHERE NOT builtin')
 CREATE TABLE mw.guard (
 	tenant text COLLATE "C" NOT NULL DEFAULT '*',
 	guard text NOT NULL CHECK (guard <> ''),
-	pattern text NOT NULL,
+	kind text NOT NULL DEFAULT 'pattern' CHECK (kind IN ('pattern', 'check', 'learned', 'function', 'model')),
+	pattern text CHECK ((pattern IS NOT NULL) = (kind = 'pattern')),
+	function text CHECK ((function IS NOT NULL) = (kind = 'function')),	-- a signature: a regprocedure column makes pg_upgrade refuse
+	model text CHECK ((model IS NOT NULL) = (kind = 'model')),
+	question text CHECK ((question IS NOT NULL) = (kind = 'model')),
 	category text NOT NULL DEFAULT 'injection',
 	weight double precision NOT NULL DEFAULT 1 CHECK (weight >= 0 AND weight < 'Infinity'),
+	threshold double precision NOT NULL DEFAULT 0.5 CHECK (threshold > 0 AND threshold <= 1),
+	sources text[] NOT NULL DEFAULT '{user,tool,document}' CHECK (sources <@ '{user,tool,document,output}'),
 	mode text NOT NULL DEFAULT 'block' CHECK (mode IN ('off', 'log', 'block')),
 	builtin boolean NOT NULL DEFAULT false,
 	PRIMARY KEY (tenant, guard, builtin)

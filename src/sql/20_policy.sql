@@ -54,7 +54,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_create_tenant'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_tenant(text, jsonb) IS
-'Creates a tenant.  settings: model (server:model), redact, guardrail (booleans), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
+'Creates a tenant.  settings: model (server:model), redact (boolean), guardrail (boolean, or {"mode": off, log or block, "threshold": number or {"user", "tool", "document", "output"}, "hosts": where an answer''s images may come from, "max_output": characters, "schema": of the answer}), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
 fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}).
 Raises 42710 where it exists, MW001 for a name or setting that is not allowed.';
 
@@ -156,7 +156,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_create_guard'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_guard(text, text, jsonb, text) IS
-'Adds a guard: a PCRE2 pattern on the normalised text.  options: category, weight (a text is blocked at a sum of 1), mode (off, log, block).  A tenant''s own of a name wins.
+'Adds a guard: a PCRE2 pattern on the normalised text; or, with NULL for the pattern, the options function (a signature schema.name(text) that returns boolean or double precision, run as the caller) or model (server:model) with question (to be answered by yes or no, in a call of its own under the tenant''s budget). options: category, weight (a text is refused at the tenant''s threshold, 1), threshold (from which on a function''s number matches, 0.5), sources (user, tool, document, output: all but the last), mode (off, log, block). A tenant''s own of a name wins.
 Raises 42710 where it exists, MW001 otherwise.';
 
 CREATE FUNCTION @extschema@.mw_alter_guard(guard text, options jsonb, tenant text DEFAULT '*')
@@ -164,7 +164,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_alter_guard'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_alter_guard(text, jsonb, text) IS
-'Merges options (also pattern) into those of a guard; null goes back to the default.  Raises MW001.';
+'Merges options (also pattern, function, model, question) into those of a guard; null goes back to the default.  A tenant that has none of the name gets its own, changed copy of that of ''*''.  Raises MW001.';
 
 CREATE FUNCTION @extschema@.mw_drop_guard(guard text, tenant text DEFAULT '*')
 RETURNS void

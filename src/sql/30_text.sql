@@ -22,8 +22,16 @@ RETURNS jsonb
 AS 'MODULE_PATHNAME', 'mw_guard'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.mw_guard(text, text, jsonb) IS
-'judges input as the guardrail would: {"verdict": pass, log or block, "score", "hits": [{"guard", "category", "start", "end"}], "wrapped": the text as data for a prompt}, offsets in characters of input. '
-'tenant: whose guards (NULL: the common ones). options: none yet. Never raises for what the text says; MW001 (unknown option), MW101 (not your tenant). NULL for NULL input.';
+'judges input as the guardrail would: {"verdict": pass, log or block, "score", "hits": [{"guard", "category", "start", "end"}], "wrapped": the text as data for a prompt}, offsets in characters of input; a hit of the classifier has "score" and "why", the words that weighed most. '
+'tenant: whose guards (NULL: the common ones). options: "source" (user, tool, document or output: whose threshold holds). Guards that ask a model are left out. Never raises for what the text says; MW001 (unknown option), MW101 (not your tenant). NULL for NULL input.';
+
+CREATE FUNCTION @extschema@.mw_wrap_document(input text, source text DEFAULT NULL)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_wrap_document'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.mw_wrap_document(text, text) IS
+'input, a retrieved text, as data for a prompt: between tags whose name has a nonce, a keyed hash of source and input, so that nothing in the text can close or forge them and equal documents make equal prompts. source: where it is from (its first 200 bytes), shown to the model; may be NULL. '
+'A prompt''s documents are judged by themselves, against the threshold "document" of the tenant. NULL for NULL input. Raises 54000 where it would be too large.';
 
 CREATE FUNCTION @extschema@.mw_count_tokens(input text, model text DEFAULT NULL)
 RETURNS integer
@@ -53,7 +61,8 @@ AS 'MODULE_PATHNAME', 'mw_builtin_recognizer_rows'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION mw.builtin_recognizers() IS 'the recognizers that come with the library';
 
-CREATE FUNCTION mw.builtin_guards(OUT guard text, OUT pattern text, OUT category text, OUT weight double precision, OUT mode text)
+CREATE FUNCTION mw.builtin_guards(OUT guard text, OUT kind text, OUT pattern text, OUT category text, OUT weight double precision,
+	OUT threshold double precision, OUT sources text[], OUT mode text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'mw_builtin_guard_rows'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -63,6 +72,6 @@ INSERT INTO mw.recognizer (tenant, pii_type, id, pattern, validator, context, pr
 SELECT '*', r.pii_type, r.id, r.pattern, r.validator, r.context, r.priority, r.strategy, r.prefilter, true
 FROM mw.builtin_recognizers() AS r;
 
-INSERT INTO mw.guard (tenant, guard, pattern, category, weight, mode, builtin)
-SELECT '*', g.guard, g.pattern, g.category, g.weight, g.mode, true
+INSERT INTO mw.guard (tenant, guard, kind, pattern, category, weight, threshold, sources, mode, builtin)
+SELECT '*', g.guard, g.kind, g.pattern, g.category, g.weight, g.threshold, g.sources, g.mode, true
 FROM mw.builtin_guards() AS g;

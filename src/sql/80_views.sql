@@ -125,3 +125,17 @@ CREATE VIEW mw.breaker WITH (security_invoker = true) AS
 SELECT b.server, b.state, b.failures, b.opened_at, b.retry_at, b.retries
 FROM mw.breaker_rows() AS b;
 COMMENT ON VIEW mw.breaker IS 'circuit breakers of the model servers that this role may use; the same for all sessions, but for fake servers';
+
+CREATE FUNCTION mw.guard_stats_rows(
+	OUT tenant text, OUT guard text, OUT source text, OUT matched bigint, OUT refused bigint, OUT would_refuse bigint,
+	OUT last_matched_at timestamptz, OUT since timestamptz, OUT not_counted bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'mw_guard_stats_rows'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED ROWS 50;
+COMMENT ON FUNCTION mw.guard_stats_rows() IS
+'The rows of mw.guard_stats for the tenants that the current role may act for.  Raises nothing.';
+
+CREATE VIEW mw.guard_stats WITH (security_invoker = true) AS
+SELECT s.tenant, s.guard, s.source, s.matched, s.refused, s.would_refuse, s.last_matched_at, s.since, s.not_counted
+FROM mw.guard_stats_rows() AS s;
+COMMENT ON VIEW mw.guard_stats IS 'a row a guard that matched in a text of a tenant: in how many, how many of these were refused, and how many would have been but for mode log; since the server''s start (of this session where mw is not preloaded), and counted whether or not the caller commits';

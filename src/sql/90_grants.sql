@@ -65,7 +65,7 @@ GRANT SELECT ON
 	mw.tenant, mw.tenant_grant, mw.budget, mw.model, mw.recognizer, mw.guard, mw.purge, mw.result,
 	mw.attempt, mw.spent, mw.answer, mw.cache,
 	mw.fake_attempt, mw.fake_spent, mw.fake_answer, mw.fake_cache,
-	mw.ledger, mw.usage, mw.budget_status, mw.queue, mw.cache_entries, mw.breaker
+	mw.ledger, mw.usage, mw.budget_status, mw.queue, mw.cache_entries, mw.breaker, mw.guard_stats
 TO PUBLIC;
 
 -- ---------- functions: none but those listed ----------
@@ -100,6 +100,7 @@ GRANT EXECUTE ON FUNCTION
 	@extschema@.mw_redact,
 	@extschema@.mw_restore,
 	@extschema@.mw_guard,
+	@extschema@.mw_wrap_document,
 	@extschema@.mw_cache_key,
 	@extschema@.mw_seed_cache_key,
 	@extschema@.mw_count_tokens,
@@ -117,7 +118,8 @@ TO PUBLIC;
 GRANT EXECUTE ON FUNCTION
 	mw.may_act,
 	mw.queue_rows,
-	mw.breaker_rows
+	mw.breaker_rows,
+	mw.guard_stats_rows
 TO PUBLIC;
 
 -- Everything else is administration: GRANT EXECUTE on a function makes an administrator.

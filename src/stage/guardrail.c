@@ -1,393 +1,32 @@
 /*
- * guardrail.c - judging one text, and the stage around it.
- *
- * A text is judged on its normalised view and, where that hints at more, on
- * views with one hiding trick undone.  On each view one pass looks for the words
- * that the guards' patterns require (util/words.c), and a pattern is run only from
- * places that all of its words agree on; most honest prompts run none or a few.  What is made of a policy's
- * guards hangs on the policy (guard_plan); for the built-in rows it is made once
- * a process, in the postmaster where mw is preloaded, and shared by all policies.
- *
- * The verdict: the weights of the guards that matched, each once, are added up;
- * 1 and more of guards in mode block is a block.  A pattern that exhausts its
- * match limit counts as matched: only a text made for it does that.
+ * guardrail.c - the stage: what of a call is judged, and what a verdict does.
  *
  * Judged is what the caller gave: user, assistant and tool messages.  System
- * text is the operator's and never judged.  User texts are wrapped as data.
+ * text is the operator's and never judged.  A document that mw_wrap_document
+ * wrapped is judged by itself, against the threshold of documents, and what
+ * stands around it as the user's.  First what the text alone decides (judge.c),
+ * then functions and models (guard_ask.c), which are asked of nothing that is
+ * refused already.  User texts are wrapped as data.  On the way back the answer
+ * is judged too (guard_output.c), a hit's like a new one.
+ *
+ * An error names the guard, its category and where it matched, never the text.
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "port/pg_bitutils.h"
+#include <math.h>
+
+#include "mb/pg_wchar.h"
 #include "utils/builtins.h"
-#include "utils/memutils.h"
 #include "utils/numeric.h"
 
 #include "stage/guardrail.h"
-#include "stage/normalise.h"
 #include "stage/stages.h"
 #include "util/faults.h"
 #include "util/json.h"
-#include "util/literals.h"
-#include "util/regex.h"
 
-/* how often a decoded piece is decoded again */
-#define MW_DECODE_DEPTH		2
-/* pieces looked at in one text */
-#define MW_DECODE_PIECES	64
-/* weights are decimals: 0.5 + 0.25 + 0.25 is 1 */
-#define MW_BLOCK_AT			0.999999
+static const char *const source_names[] = {"user", "tool", "document", "output"};
 
-/* beyond the guards there are words that only ask for another view */
-enum
-{
-	WORD_ROT13, WORD_REVERSED, NEXTRA
-};
-
-static const struct
-{
-	const char *word;
-	int			asks;
-}			extra_words[] =
-{
-	{"rot13", WORD_ROT13}, {"rot-13", WORD_ROT13}, {"vtaber", WORD_ROT13}, {"cerivbhf", WORD_ROT13},
-	{"vafgehpgvbaf", WORD_ROT13}, {"qvfertneq", WORD_ROT13},
-	{"erongi", WORD_REVERSED}, {"snoitcurtsni", WORD_REVERSED}, {"dragersid", WORD_REVERSED},
-	{"tpmorp metsys", WORD_REVERSED},
-};
-
-/* Some guards, ready to be looked for.  Ids of "words": guards, then what further views are asked for by. */
-typedef struct GuardSet
-{
-	int			n;
-	const MwGuard **guards;
-	MwRegex   **re;				/* NULL: not compiled yet; most are never needed */
-	MwWords    *words;
-} GuardSet;
-
-/*
- * A policy's guards: those of the built-in ones that it has unchanged, by the
- * process's one set, and a set of what else it has.
- */
-typedef struct GuardPlan
-{
-	GuardSet   *sets[2];		/* built-in; the policy's own or NULL */
-	int		   *guard[2];		/* by place in the set: which of the policy's guards, -1 for none */
-} GuardPlan;
-
-/* process-lifetime, inherited from the postmaster */
-static GuardSet *builtin_set = NULL;
-
-/* The compiled pattern of a guard in a set. */
-static MwRegex *
-get_regex(GuardSet *set, int i)
-{
-	if (set->re[i] == NULL)
-	{
-		char	   *why = NULL;
-
-		set->re[i] = mw_regex_get(set->guards[i]->pattern, MW_REGEX_CASELESS | MW_REGEX_FROM, &why);
-		if (set->re[i] == NULL)
-			ereport(ERROR,
-					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("invalid pattern of the guard \"%s\"", set->guards[i]->guard),
-					 errdetail("%s.", why),
-					 errhint("SELECT mw_alter_guard(%s, '{\"pattern\": \"…\"}')",
-							 quote_literal_cstr(set->guards[i]->guard))));
-	}
-	return set->re[i];
-}
-
-static GuardSet *
-make_set(const MwGuard **guards, int n, MemoryContext cxt)
-{
-	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "mw guards", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(cxt);
-	GuardSet   *set = palloc0(sizeof(GuardSet));
-	List	  **words;
-	int		   *longest;
-	const char *extra[lengthof(extra_words)];
-	int			extra_id[lengthof(extra_words)];
-	int			i;
-
-	set->n = n;
-	set->guards = palloc(sizeof(MwGuard *) * Max(1, n));
-	set->re = palloc0(sizeof(MwRegex *) * Max(1, n));
-
-	MemoryContextSwitchTo(work);
-	words = palloc0(sizeof(List *) * Max(1, n));
-	longest = palloc0(sizeof(int) * Max(1, n));
-	for (i = 0; i < n; i++)
-	{
-		set->guards[i] = guards[i];
-		words[i] = mw_required_literals(guards[i]->pattern, &longest[i]);
-	}
-	for (i = 0; i < (int) lengthof(extra_words); i++)
-	{
-		extra[i] = extra_words[i].word;
-		extra_id[i] = n + extra_words[i].asks;
-	}
-	MemoryContextSwitchTo(cxt);
-	set->words = mw_words_make(words, longest, n, extra, extra_id, lengthof(extra_words), n + NEXTRA);
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(work);
-	return set;
-}
-
-/* The set of the built-in rows, made once a process. */
-static GuardSet *
-get_builtin_set(void)
-{
-	if (builtin_set == NULL)
-	{
-		const MwGuard **all = palloc(sizeof(MwGuard *) * mw_nbuiltin_guards);
-		int			i;
-
-		for (i = 0; i < mw_nbuiltin_guards; i++)
-			all[i] = &mw_builtin_guards[i];
-		builtin_set = make_set(all, mw_nbuiltin_guards, TopMemoryContext);
-		pfree(all);
-	}
-	return builtin_set;
-}
-
-/* mw_guard_prewarm compiles all of the built-in rows; in the postmaster, so that backends inherit them. */
-void
-mw_guard_prewarm(void)
-{
-	GuardSet   *set = get_builtin_set();
-	int			i;
-
-	for (i = 0; i < set->n; i++)
-		(void) get_regex(set, i);
-}
-
-static GuardPlan *
-make_plan(const MwPolicy *policy)
-{
-	MemoryContext old;
-	GuardPlan  *plan;
-	const MwGuard **own = palloc(sizeof(MwGuard *) * Max(1, policy->nguards));
-	int			nown = 0;
-	int			i,
-				k;
-
-	(void) get_builtin_set();
-	old = MemoryContextSwitchTo(policy->cxt);
-	plan = palloc0(sizeof(GuardPlan));
-	plan->sets[0] = builtin_set;
-	plan->guard[0] = palloc(sizeof(int) * mw_nbuiltin_guards);
-	plan->guard[1] = palloc(sizeof(int) * Max(1, policy->nguards));
-	MemoryContextSwitchTo(old);
-	for (k = 0; k < mw_nbuiltin_guards; k++)
-		plan->guard[0][k] = -1;
-	for (i = 0; i < policy->nguards; i++)
-	{
-		const MwGuard *g = &policy->guards[i];
-
-		if (g->mode == MW_GUARD_OFF)
-			continue;
-		for (k = 0; k < mw_nbuiltin_guards; k++)
-			if (strcmp(mw_builtin_guards[k].guard, g->guard) == 0)
-				break;
-		if (k < mw_nbuiltin_guards && strcmp(mw_builtin_guards[k].pattern, g->pattern) == 0)
-			plan->guard[0][k] = i;
-		else
-		{
-			plan->guard[1][nown] = i;
-			own[nown++] = g;
-		}
-	}
-	if (nown > 0)
-		plan->sets[1] = make_set(own, nown, policy->cxt);
-	pfree(own);
-	return plan;
-}
-
-static inline GuardPlan *
-get_plan(const MwPolicy *policy)
-{
-	if (policy->guard_plan == NULL)
-		((MwPolicy *) policy)->guard_plan = make_plan(policy);
-	return policy->guard_plan;
-}
-
-/* ---------- judging ---------- */
-
-typedef struct Judging
-{
-	const MwPolicy *policy;
-	GuardPlan  *plan;
-	MwVerdict  *out;
-	uint64	   *hit;			/* the policy's guards that matched already */
-	int		   *ids;			/* of the hits, by place in their set */
-	int			pieces;			/* decoded so far */
-} Judging;
-
-static inline int
-origin(const MwView *v, int i)
-{
-	return v->map ? v->map[i] : i;
-}
-
-/* What is looked for in one view with one set */
-typedef struct Looking
-{
-	Judging    *j;
-	const MwView *v;
-	int			k;				/* which of the plan's sets */
-	int			nbefore;		/* hits from elsewhere */
-} Looking;
-
-/* A pattern of the set may match from first..last on. */
-static void
-judge_guard(void *arg, int id, int first, int last, int end)
-{
-	Looking    *l = arg;
-	Judging    *j = l->j;
-	const MwView *v = l->v;
-	int			guard = j->plan->guard[l->k][id];
-	MwVerdict  *out = j->out;
-	int			at;
-	int			from,
-				to;
-	int			rc;
-
-	if (guard < 0 || ((j->hit[guard / 64] >> (guard % 64)) & 1))
-		return;
-	/* between characters */
-	while (first > 0 && ((unsigned char) v->s[first] & 0xc0) == 0x80)
-		first--;
-	while (end < v->len && ((unsigned char) v->s[end] & 0xc0) == 0x80)
-		end++;
-	rc = mw_regex_find_from(get_regex(j->plan->sets[l->k], id), v->s, end, first, last, &from, &to);
-	if (rc == 0)
-		return;
-	if (rc < 0)
-	{
-		from = 0;
-		to = v->len;
-	}
-	j->hit[guard / 64] |= UINT64CONST(1) << (guard % 64);
-	if (out->hits == NULL)
-	{
-		out->hits = palloc(sizeof(MwGuardHit) * j->policy->nguards);
-		j->ids = palloc(sizeof(int) * j->policy->nguards);
-	}
-	/* of one view in the order of the rows, wherever they stand */
-	for (at = out->nhits; at > l->nbefore && j->ids[at - 1] > id; at--)
-	{
-		out->hits[at] = out->hits[at - 1];
-		j->ids[at] = j->ids[at - 1];
-	}
-	out->hits[at].guard = &j->policy->guards[guard];
-	out->hits[at].from = origin(v, from);
-	out->hits[at].to = origin(v, to);
-	j->ids[at] = id;
-	out->nhits++;
-}
-
-/* Run the guards on one view; asks receives which further views its words ask for. */
-static void
-judge_view(Judging *j, const MwView *v, int *asks)
-{
-	int			k;
-
-	for (k = 0; k < 2 && j->plan->sets[k] != NULL; k++)
-	{
-		GuardSet   *set = j->plan->sets[k];
-		int			nwords = (set->n + NEXTRA + 63) / 64;
-		uint64		some[8];
-		uint64	   *held = nwords <= (int) lengthof(some) ? some : palloc(sizeof(uint64) * nwords);
-		Looking		l = {j, v, k, j->out->nhits};
-		int			i;
-
-		mw_words_find(set->words, v->s, v->len, held, judge_guard, &l);
-		for (i = 0; asks && i < NEXTRA; i++)
-			if ((held[(set->n + i) / 64] >> ((set->n + i) % 64)) & 1)
-				*asks |= 1 << i;
-		if (held != some)
-			pfree(held);
-	}
-}
-
-static void
-judge_all(Judging *j, const MwView *v, int depth)
-{
-	MwView		other;
-	int			asks = 0;
-	int			hints;
-
-	CHECK_FOR_INTERRUPTS();
-	judge_view(j, v, &asks);
-	hints = mw_view_hints(v);
-	if (likely(hints == 0 && asks == 0))
-		return;
-	if ((hints & (MW_HINT_PERCENT | MW_HINT_ENTITY)) && mw_view_unescaped(v, &other))
-		judge_view(j, &other, NULL);
-	if ((hints & MW_HINT_SPACED) && mw_view_joined(v, &other))
-		judge_view(j, &other, NULL);
-	if ((hints & MW_HINT_CAMEL) && mw_view_parted(v, &other))
-		judge_view(j, &other, NULL);
-	if ((hints & MW_HINT_LEET) && mw_view_leet(v, &other))
-		judge_view(j, &other, NULL);
-	if (asks & (1 << WORD_ROT13) && mw_view_rot13(v, &other))
-		judge_view(j, &other, NULL);
-	if (asks & (1 << WORD_REVERSED) && mw_view_reversed(v, &other))
-		judge_view(j, &other, NULL);
-	if ((hints & (MW_HINT_SOLID | MW_HINT_NUMBERS)) && depth < MW_DECODE_DEPTH)
-	{
-		int			at = 0;
-
-		while (j->pieces < MW_DECODE_PIECES && mw_view_decoded(v, &at, &other))
-		{
-			j->pieces++;
-			judge_all(j, &other, depth + 1);
-		}
-	}
-}
-
-/* mw_guard_judge judges one text. */
-void
-mw_guard_judge(const MwPolicy *policy, const char *s, int len, MwVerdict *out)
-{
-	Judging		j = {policy, NULL, out, NULL, NULL, 0};
-	uint64		small[8] = {0};
-	MwView		v;
-	double		blocking = 0;
-	bool		logging = false;
-	int			i;
-
-	out->verdict = MW_GUARD_OFF;
-	out->score = 0;
-	out->hits = NULL;
-	out->nhits = 0;
-	if (policy->nguards == 0 || len == 0)
-		return;
-
-	j.plan = get_plan(policy);
-	j.hit = policy->nguards <= (int) lengthof(small) * 64 ? small
-		: palloc0(sizeof(uint64) * ((policy->nguards + 63) / 64));
-	mw_normalise(s, len, &v);
-	judge_all(&j, &v, 0);
-
-	for (i = 0; i < out->nhits; i++)
-	{
-		const MwGuard *g = out->hits[i].guard;
-
-		out->score += g->weight;
-		if (g->mode == MW_GUARD_BLOCK)
-			blocking += g->weight;
-		else
-			logging = true;
-	}
-	if (blocking >= MW_BLOCK_AT)
-		out->verdict = MW_GUARD_BLOCK;
-	else if (logging && out->score >= MW_BLOCK_AT)
-		out->verdict = MW_GUARD_LOG;
-}
-
-/* ---------- the stage ---------- */
+/* ---------- messages ---------- */
 
 /* The text of a message that is judged; NULL for none. */
 static char *
@@ -432,25 +71,156 @@ is_judged(const MwMessage *m)
 	return m->from_caller && strcmp(m->role, "system") != 0 && strcmp(m->role, "developer") != 0;
 }
 
+/* ---------- judging a message ---------- */
+
 /* The heaviest hit: what the error names */
-static const MwGuard *
+static const MwGuardHit *
 heaviest(const MwVerdict *v)
 {
-	const MwGuard *best = v->hits[0].guard;
+	const MwGuardHit *best = &v->hits[0];
 	int			i;
 
 	for (i = 1; i < v->nhits; i++)
-		if (v->hits[i].guard->weight > best->weight)
-			best = v->hits[i].guard;
+		if (v->hits[i].guard->weight > best->guard->weight)
+			best = &v->hits[i];
 	return best;
 }
 
+/* What a text was found to be, worst part first seen; spans are of the whole text */
+typedef struct Judged
+{
+	MwVerdict	v;
+	MwGuardSource source;
+	const char *s;				/* the whole text */
+	const char *part;			/* what was judged of it */
+	int			partlen;
+	const char *role;
+} Judged;
+
+static void
+judge_part(MwCall *call, MwGuardSource source, const char *s, int len, MwVerdict *v)
+{
+	mw_guard_judge(call->policy, source, s, len, v);
+	mw_guard_ask(call, source, s, len, v);
+	if (v->nhits > 0)
+		mw_guard_count(call->policy, source, v);
+}
+
+static void
+keep_worst(Judged *worst, const MwVerdict *v, MwGuardSource source, const char *s, const char *part, int partlen)
+{
+	if (v->verdict < worst->v.verdict || (v->verdict == worst->v.verdict && v->score <= worst->v.score))
+		return;
+	worst->v = *v;
+	worst->source = source;
+	worst->s = s;
+	worst->part = part;
+	worst->partlen = partlen;
+}
+
 /*
- * Judge and wrap all messages.  Returns the worst verdict, its message's role
- * and the judgement behind it; with "raise" a block is an error instead.
+ * A user's text that holds documents: they by themselves, the rest as one text
+ * in which each is a line break.
  */
-static MwGuardMode
-guard_all(MwCall *call, bool raise, MwVerdict *worst)
+static void
+judge_parts(MwCall *call, const char *s, int len, Judged *worst)
+{
+	char	   *rest = palloc(len + 1);
+	int		   *origin = palloc(sizeof(int) * (len + 1));
+	int			n = 0;
+	int			done = 0;
+	int			at = 0;
+	int			begin,
+				from,
+				to;
+	MwVerdict	v;
+	int			i;
+
+	while (mw_document_next(s, len, &at, &begin, &from, &to))
+	{
+		judge_part(call, MW_FROM_DOCUMENT, s + from, to - from, &v);
+		for (i = 0; i < v.nhits; i++)
+		{
+			v.hits[i].from += from;
+			v.hits[i].to += from;
+		}
+		keep_worst(worst, &v, MW_FROM_DOCUMENT, s, s + from, to - from);
+		for (; done < begin; done++)
+		{
+			origin[n] = done;
+			rest[n++] = s[done];
+		}
+		origin[n] = begin;
+		rest[n++] = '\n';
+		done = at;
+	}
+	for (; done < len; done++)
+	{
+		origin[n] = done;
+		rest[n++] = s[done];
+	}
+	rest[n] = '\0';
+	origin[n] = len;
+	judge_part(call, MW_FROM_USER, rest, n, &v);
+	for (i = 0; i < v.nhits; i++)
+	{
+		v.hits[i].from = origin[v.hits[i].from];
+		v.hits[i].to = origin[v.hits[i].to];
+	}
+	keep_worst(worst, &v, MW_FROM_USER, s, rest, n);
+}
+
+static void
+judge_message(MwCall *call, const MwMessage *m, Judged *worst)
+{
+	bool		tool = strcmp(m->role, "tool") == 0;
+	int			len;
+	char	   *s = judged_text(m, &len);
+	MwVerdict	v;
+	int			at = 0;
+	int			begin,
+				from,
+				to;
+
+	memset(worst, 0, sizeof(*worst));
+	worst->role = m->role;
+	if (s == NULL || len == 0)
+		return;
+	if (!tool && mw_document_next(s, len, &at, &begin, &from, &to))
+	{
+		judge_parts(call, s, len, worst);
+		return;
+	}
+	judge_part(call, tool ? MW_FROM_TOOL : MW_FROM_USER, s, len, &v);
+	keep_worst(worst, &v, tool ? MW_FROM_TOOL : MW_FROM_USER, s, s, len);
+}
+
+static _Noreturn void
+refuse(MwCall *call, const Judged *j)
+{
+	const MwGuardHit *h = heaviest(&j->v);
+	const MwGuard *g = h->guard;
+	int			from = pg_mbstrlen_with_len(j->s, h->from);
+	int			to = from + pg_mbstrlen_with_len(j->s + h->from, h->to - h->from);
+
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_GUARD_REFUSED),
+			 errmsg("the guardrail refused the text"),
+			 errdetail("Guard \"%s\" (category %s) matched in a %s message%s, characters %d to %d after redaction; score %.2f of %.2f, %d in all.",
+					   g->guard, g->category, j->role, j->source == MW_FROM_DOCUMENT ? "'s document" : "",
+					   from, to, j->v.score, call->policy->guard_threshold[j->source], j->v.nhits),
+			 errhint("Rephrase the text. Whether this guard blocks or only logs is an administrator's decision: "
+					 "SELECT mw_alter_guard(%s, '{\"mode\": \"log\"}'%s%s);",
+					 quote_literal_cstr(g->guard),
+					 g->own ? ", " : "", g->own ? quote_literal_cstr(call->tenant) : "")));
+}
+
+/*
+ * Judge and wrap all messages; a block is an error where it is to be raised.
+ * *worst receives the worst of them.
+ */
+static void
+guard_all(MwCall *call, bool raise, Judged *worst)
 {
 	int			i;
 
@@ -458,63 +228,113 @@ guard_all(MwCall *call, bool raise, MwVerdict *worst)
 	for (i = 0; i < call->nmessages; i++)
 	{
 		MwMessage  *m = &call->messages[i];
-		MwVerdict	v;
-		char	   *s;
-		int			len;
+		Judged		j;
 
 		if (!is_judged(m))
 			continue;
-		s = judged_text(m, &len);
-		if (s != NULL && len > 0)
+		judge_message(call, m, &j);
+		if (j.v.verdict > worst->v.verdict || (j.v.verdict == worst->v.verdict && j.v.score > worst->v.score))
+			*worst = j;
+		if (j.v.verdict == MW_GUARD_BLOCK && raise)
+			refuse(call, &j);
+		if (j.v.verdict == MW_GUARD_LOG && !call->guard_logged)
 		{
-			mw_guard_judge(call->policy, s, len, &v);
-			if (v.verdict > worst->verdict || (v.verdict == worst->verdict && v.score > worst->score))
-				*worst = v;
-			if (v.verdict == MW_GUARD_BLOCK && raise)
-			{
-				const MwGuard *g = heaviest(&v);
+			const MwGuard *g = heaviest(&j.v)->guard;
 
-				ereport(ERROR,
-						(errcode(ERRCODE_MW_GUARD_REFUSED),
-						 errmsg("the guardrail refused the text"),
-						 errdetail("Guard \"%s\" (category %s) matched in a %s message; score %.2f, %d in all.",
-								   g->guard, g->category, m->role, v.score, v.nhits),
-						 errhint("Rephrase the text. Whether this guard blocks or only logs is an administrator's decision: "
-								 "SELECT mw_alter_guard(%s, '{\"mode\": \"log\"}'%s%s);",
-								 quote_literal_cstr(g->guard),
-								 g->own ? ", " : "", g->own ? quote_literal_cstr(call->tenant) : "")));
-			}
-			if (v.verdict == MW_GUARD_LOG)
-			{
-				const MwGuard *g = heaviest(&v);
-
-				if (!call->guard_logged)
-					call->notices = lappend(call->notices,
-											psprintf("guard \"%s\" (category %s) matched and is in mode log",
-													 g->guard, g->category));
-				call->guard_logged = true;
-			}
+			call->notices = lappend(call->notices,
+									psprintf("guard \"%s\" (category %s) matched and is in mode log",
+											 g->guard, g->category));
+			call->guard_logged = true;
 		}
 		if (strcmp(m->role, "user") == 0)
 			wrap_message(m);
 	}
-	return worst->verdict;
 }
 
-/* mw_guardrail_run refuses or wraps, and goes on. */
+/* mw_guardrail_run refuses or wraps, goes on, and judges what comes back. */
 void
 mw_guardrail_run(MwCall *call)
 {
 	if (call->guardrail)
 	{
 		MemoryContext old = MemoryContextSwitchTo(call->cxt);
-		MwVerdict	worst;
+		Judged		worst;
 
-		(void) guard_all(call, true, &worst);
+		guard_all(call, true, &worst);
 		MemoryContextSwitchTo(old);
 	}
 	mw_fault("guard");
 	mw_next(call);
+	if (call->guardrail)
+		mw_guard_output(call);
+}
+
+/* ---------- explaining ---------- */
+
+static void
+push_text(JsonbParseState **st, JsonbIteratorToken as, const char *t, int len)
+{
+	JsonbValue	v;
+
+	v.type = jbvString;
+	v.val.string.val = unconstify(char *, t);
+	v.val.string.len = len;
+	pushJsonbValue(st, as, &v);
+}
+
+static void
+push_member(JsonbParseState **st, const char *key, const char *t)
+{
+	push_text(st, WJB_KEY, key, strlen(key));
+	push_text(st, WJB_VALUE, t, strlen(t));
+}
+
+static void
+push_number(JsonbParseState **st, const char *key, double d)
+{
+	JsonbValue	v;
+
+	push_text(st, WJB_KEY, key, strlen(key));
+	v.type = jbvNumeric;
+	v.val.numeric = DatumGetNumeric(DirectFunctionCall1(float8_numeric, Float8GetDatum(d)));
+	pushJsonbValue(st, WJB_VALUE, &v);
+}
+
+/* mw_verdict_push writes score and hits as members of an object; part: what was judged, for the classifier's reasons. */
+void
+mw_verdict_push(JsonbParseState **st, const MwVerdict *v, const char *s, const char *part, int partlen)
+{
+	int			byte = 0;
+	int			chars = 0;
+	int			i;
+
+	push_number(st, "score", v->score);
+	push_text(st, WJB_KEY, "hits", 4);
+	pushJsonbValue(st, WJB_BEGIN_ARRAY, NULL);
+	for (i = 0; i < v->nhits; i++)
+	{
+		const MwGuardHit *h = &v->hits[i];
+
+		if (h->from < byte)
+			byte = chars = 0;
+		chars += pg_mbstrlen_with_len(s + byte, h->from - byte);
+		byte = h->from;
+		pushJsonbValue(st, WJB_BEGIN_OBJECT, NULL);
+		push_member(st, "guard", h->guard->guard);
+		push_member(st, "category", h->guard->category);
+		push_number(st, "start", chars);
+		push_number(st, "end", chars + pg_mbstrlen_with_len(s + h->from, h->to - h->from));
+		if (h->guard->kind == MW_GUARD_LEARNED)
+		{
+			MwView		view;
+
+			push_number(st, "score", floor(h->score * 1000 + 0.5) / 1000);
+			mw_normalise(part, partlen, &view);
+			push_member(st, "why", mw_learned_why(&view));
+		}
+		pushJsonbValue(st, WJB_END_OBJECT, NULL);
+	}
+	pushJsonbValue(st, WJB_END_ARRAY, NULL);
 }
 
 /* mw_guardrail_explain shows what run would do. */
@@ -523,45 +343,32 @@ mw_guardrail_explain(MwCall *call, MwExplain *out)
 {
 	static const char *const verdicts[] = {"pass", "log", "block"};
 	MemoryContext old = MemoryContextSwitchTo(call->cxt);
-	MwVerdict	worst;
 	JsonbParseState *st = NULL;
-	JsonbValue	v;
-	int			i;
+	Judged		worst;
 
 	out->verdict = "off";
 	memset(&worst, 0, sizeof(worst));
 	if (call->guardrail)
 	{
-		out->verdict = verdicts[guard_all(call, false, &worst)];
-		out->stop = worst.verdict == MW_GUARD_BLOCK;
+		guard_all(call, false, &worst);
+		out->verdict = verdicts[worst.v.verdict];
+		out->stop = worst.v.verdict == MW_GUARD_BLOCK;
 	}
 
-#define PUSH_TEXT(as, t) \
-	do { \
-		v.type = jbvString; \
-		v.val.string.val = (char *) (t); \
-		v.val.string.len = strlen(t); \
-		pushJsonbValue(&st, as, &v); \
-	} while (0)
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	PUSH_TEXT(WJB_KEY, "score");
-	v.type = jbvNumeric;
-	v.val.numeric = DatumGetNumeric(DirectFunctionCall1(float8_numeric, Float8GetDatum(worst.score)));
-	pushJsonbValue(&st, WJB_VALUE, &v);
-	PUSH_TEXT(WJB_KEY, "hits");
-	pushJsonbValue(&st, WJB_BEGIN_ARRAY, NULL);
-	for (i = 0; i < worst.nhits; i++)
+	mw_verdict_push(&st, &worst.v, worst.s, worst.part, worst.partlen);
+	if (worst.v.nhits > 0)
 	{
-		pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-		PUSH_TEXT(WJB_KEY, "guard");
-		PUSH_TEXT(WJB_VALUE, worst.hits[i].guard->guard);
-		PUSH_TEXT(WJB_KEY, "category");
-		PUSH_TEXT(WJB_VALUE, worst.hits[i].guard->category);
-		pushJsonbValue(&st, WJB_END_OBJECT, NULL);
+		MwView		view;
+
+		/* what the patterns saw, to whoever gave the text */
+		mw_normalise(worst.part, worst.partlen, &view);
+		push_member(&st, "source", source_names[worst.source]);
+		push_number(&st, "threshold", call->policy->guard_threshold[worst.source]);
+		push_text(&st, WJB_KEY, "normalised", 10);
+		push_text(&st, WJB_VALUE, view.s, view.len);
 	}
-	pushJsonbValue(&st, WJB_END_ARRAY, NULL);
 	out->detail = JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
-#undef PUSH_TEXT
 	if (call->nmessages > 0)
 	{
 		int			len;

@@ -351,6 +351,26 @@ const MwGuard mw_builtin_guards[] =
 	{"override_ar", "multilingual",
 		"(?:تجاهل|انس|اهمل|لا تتبع)[^.!?\\n]{0,30}(?:التعليمات|القواعد|الاوامر|الأوامر|التوجيهات)|(?:اعرض|اكشف|اطبع)[^.!?\\n]{0,20}(?:رسالة النظام|موجه النظام)",
 	1, MW_GUARD_BLOCK},
+
+	/* ---------- what is counted (checks.c) ---------- */
+	{"smuggled_text", "invisible", NULL, 1, MW_GUARD_BLOCK, MW_GUARD_CHECK},
+	{"split_letters", "invisible", NULL, 0.5, MW_GUARD_BLOCK, MW_GUARD_CHECK},
+	{"many_shot", "flooding", NULL, 0.5, MW_GUARD_BLOCK, MW_GUARD_CHECK},
+	{"context_flood", "flooding", NULL, 0.5, MW_GUARD_BLOCK, MW_GUARD_CHECK},
+
+	/* ---------- what was learned (learned.c) ---------- */
+	{"learned", "learned", NULL, 1, MW_GUARD_BLOCK, MW_GUARD_LEARNED, MW_FROM_INPUT, 0.9},
+
+	/* ---------- answers (guard_output.c): an administrator's choice ---------- */
+	{"output_system_prompt", "output", NULL, 1, MW_GUARD_OFF, MW_GUARD_CHECK, 1 << MW_FROM_OUTPUT},
+	{"output_redacted_value", "output", NULL, 1, MW_GUARD_OFF, MW_GUARD_CHECK, 1 << MW_FROM_OUTPUT},
+	{"output_foreign_image", "output", NULL, 1, MW_GUARD_OFF, MW_GUARD_CHECK, 1 << MW_FROM_OUTPUT},
+	{"output_length", "output", NULL, 1, MW_GUARD_BLOCK, MW_GUARD_CHECK, 1 << MW_FROM_OUTPUT},
+	{"output_schema", "output", NULL, 1, MW_GUARD_BLOCK, MW_GUARD_CHECK, 1 << MW_FROM_OUTPUT},
+	{"output_secret", "output",
+		"-----begin (?:[a-z]{2,12} )?private key-----|(?<![a-z0-9])(?:akia|asia)[0-9a-z]{16}(?![a-z0-9])|(?<![a-z0-9])gh[pousr]_[0-9a-z]{36}|(?<![a-z0-9])github_pat_[0-9a-z_]{40}"
+		"|(?<![a-z0-9])sk-(?:ant-|proj-|live-)?[0-9a-z_-]{20,200}|(?<![a-z0-9])xox[abprs]-[0-9a-z-]{10}|(?<![a-z0-9])aiza[0-9a-z_-]{35}|(?<![a-z0-9])eyj[0-9a-z_-]{10,400}\\.eyj[0-9a-z_-]{10}",
+	1, MW_GUARD_OFF, MW_GUARD_PATTERN, 1 << MW_FROM_OUTPUT},
 };
 
 const int	mw_nbuiltin_guards = lengthof(mw_builtin_guards);

@@ -7,15 +7,18 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/memutils.h"
 #include "utils/numeric.h"
 
+#include "policy/settings.h"
 #include "stage/guardrail.h"
 #include "stage/redact.h"
 #include "stage/stages.h"
@@ -24,6 +27,7 @@
 PG_FUNCTION_INFO_V1(mw_redact);
 PG_FUNCTION_INFO_V1(mw_restore);
 PG_FUNCTION_INFO_V1(mw_guard);
+PG_FUNCTION_INFO_V1(mw_wrap_document);
 PG_FUNCTION_INFO_V1(mw_count_tokens);
 PG_FUNCTION_INFO_V1(mw_text);
 PG_FUNCTION_INFO_V1(mw_builtin_recognizer_rows);
@@ -364,8 +368,10 @@ mw_restore(PG_FUNCTION_ARGS)
 Datum
 mw_guard(PG_FUNCTION_ARGS)
 {
-	static const char *const known[] = {NULL};
+	static const char *const known[] = {"source", NULL};
 	static const char *const verdicts[] = {"pass", "log", "block"};
+	static const char *const sources[] = {"user", "tool", "document", "output", NULL};
+	MwGuardSource source = MW_FROM_USER;
 	const MwPolicy *policy;
 	text	   *input;
 	char	   *s;
@@ -373,46 +379,53 @@ mw_guard(PG_FUNCTION_ARGS)
 	int			len,
 				wraplen;
 	MwVerdict	verdict;
-	CharCounter count;
+	MwCall		nobody = {0};
 	JsonbParseState *st = NULL;
-	JsonbValue	v;
-	int			i;
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	policy = policy_of(fcinfo, 1);
 	if (!PG_ARGISNULL(2))
+	{
+		char	   *named;
+
 		mw_json_check_keys(PG_GETARG_JSONB_P(2), "option", "mw_guard", known);
+		named = mw_settings_word(PG_GETARG_JSONB_P(2), "source", sources, "user");
+		while (strcmp(sources[source], named) != 0)
+			source++;
+	}
 	input = PG_GETARG_TEXT_PP(0);
 	s = VARDATA_ANY(input);
 	len = VARSIZE_ANY_EXHDR(input);
 
-	mw_guard_judge(policy, s, len, &verdict);
+	mw_guard_judge(policy, source, s, len, &verdict);
+	/* functions are asked, models not: they would have to be paid */
+	nobody.policy = policy;
+	mw_guard_ask(&nobody, source, s, len, &verdict);
 	wrapped = mw_guard_wrap(s, len, &wraplen);
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	push_member(&st, "verdict", verdicts[verdict.verdict]);
-	push_key(&st, "score");
-	v.type = jbvNumeric;
-	v.val.numeric = DatumGetNumeric(DirectFunctionCall1(float8_numeric, Float8GetDatum(verdict.score)));
-	pushJsonbValue(&st, WJB_VALUE, &v);
-	push_key(&st, "hits");
-	pushJsonbValue(&st, WJB_BEGIN_ARRAY, NULL);
-	count.s = s;
-	count.byte = count.chars = 0;
-	for (i = 0; i < verdict.nhits; i++)
-	{
-		pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-		push_member(&st, "guard", verdict.hits[i].guard->guard);
-		push_member(&st, "category", verdict.hits[i].guard->category);
-		push_int(&st, "start", chars_at(&count, verdict.hits[i].from));
-		push_int(&st, "end", chars_at(&count, verdict.hits[i].to));
-		pushJsonbValue(&st, WJB_END_OBJECT, NULL);
-	}
-	pushJsonbValue(&st, WJB_END_ARRAY, NULL);
+	mw_verdict_push(&st, &verdict, s, s, len);
 	push_key(&st, "wrapped");
 	push_string(&st, WJB_VALUE, wrapped, wraplen);
 	PG_RETURN_JSONB_P(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)));
+}
+
+/* mw_wrap_document(input, source) */
+Datum
+mw_wrap_document(PG_FUNCTION_ARGS)
+{
+	text	   *input;
+	char	   *wrapped;
+	int			len;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	input = PG_GETARG_TEXT_PP(0);
+	wrapped = mw_document_wrap(VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input),
+							   PG_ARGISNULL(1) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(1)), &len);
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(wrapped, len));
 }
 
 /* ---------- small ones ---------- */
@@ -494,11 +507,13 @@ mw_builtin_recognizer_rows(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* mw.builtin_guards(): guard, pattern, category, weight, mode */
+/* mw.builtin_guards(): guard, kind, pattern, category, weight, threshold, sources, mode */
 Datum
 mw_builtin_guard_rows(PG_FUNCTION_ARGS)
 {
 	static const char *const modes[] = {"off", "log", "block"};
+	static const char *const kinds[] = {"pattern", "check", "learned", "function", "model"};
+	static const char *const sources[] = {"user", "tool", "document", "output"};
 	ReturnSetInfo *rsi = (ReturnSetInfo *) fcinfo->resultinfo;
 	int			i;
 
@@ -506,14 +521,23 @@ mw_builtin_guard_rows(PG_FUNCTION_ARGS)
 	for (i = 0; i < mw_nbuiltin_guards; i++)
 	{
 		const MwGuard *g = &mw_builtin_guards[i];
-		Datum		values[5];
-		bool		nulls[5] = {0};
+		Datum		values[8];
+		bool		nulls[8] = {0};
+		Datum		from[MW_NSOURCES];
+		int			n = 0;
+		int			k;
 
 		PUT_TEXT(0, g->guard);
-		PUT_TEXT(1, g->pattern);
-		PUT_TEXT(2, g->category);
-		values[3] = Float8GetDatum(g->weight);
-		PUT_TEXT(4, modes[g->mode]);
+		PUT_TEXT(1, kinds[g->kind]);
+		PUT_TEXT(2, g->pattern);
+		PUT_TEXT(3, g->category);
+		values[4] = Float8GetDatum(g->weight);
+		values[5] = Float8GetDatum(g->threshold > 0 ? g->threshold : 0.5);
+		for (k = 0; k < MW_NSOURCES; k++)
+			if ((g->sources ? g->sources : MW_FROM_INPUT) & (1 << k))
+				from[n++] = CStringGetTextDatum(sources[k]);
+		values[6] = PointerGetDatum(construct_array(from, n, TEXTOID, -1, false, TYPALIGN_INT));
+		PUT_TEXT(7, modes[g->mode]);
 		tuplestore_putvalues(rsi->setResult, rsi->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -1,10 +1,17 @@
 /*
- * wrap.c - the user's text as data between tags that it cannot close.
+ * wrap.c - texts as data between tags that they cannot close.
  *
- * Whatever reads like <user_input> or </user_input> inside (other case, blanks,
- * invisible characters, full-width or look-alike letters, entities) loses its
- * bracket: '<' becomes &lt; and the & of an entity &amp;.  All else stays as it
- * was given.
+ * Whatever reads like a tag of mw's inside (other case, blanks, invisible
+ * characters, full-width or look-alike letters, entities) loses its bracket: '<'
+ * becomes &lt; and the & of an entity &amp;.  All else stays as it was given.
+ *
+ * A user's text stands in <user_input>; a retrieved one in <document_NONCE>.  The
+ * nonce is 8 bytes of a keyed hash of source and text, and 8 of a keyed hash of
+ * those: so equal documents make equal prompts, which the cache finds; a text
+ * cannot name its own nonce, which would be a fixed point of a hash whose key it
+ * does not know; and a tag proves that mw made it, after redaction has changed
+ * the text inside as well.  What can be done with a tag that somebody saw is to
+ * have a text of one's own judged as a document.
  */
 #include "postgres.h"
 
@@ -15,10 +22,16 @@
 
 #include "stage/guardrail.h"
 #include "stage/normalise.h"
+#include "util/hash.h"
 #include "util/scan.h"
 
 #define OPEN_TAG	"<user_input>\n"
 #define CLOSE_TAG	"\n</user_input>"
+#define DOCUMENT	"document_"
+#define NONCE_HALF	8			/* bytes */
+#define NONCE_HEX	(NONCE_HALF * 4)
+/* of a source's name; the rest is cut off */
+#define MAX_SOURCE	200
 
 /* The character at s[*i], decoded from an entity where it is one; moves on. */
 static uint32
@@ -87,29 +100,134 @@ next_char(const char *s, int len, int *i)
 }
 
 /*
- * Whether user_input, however written, follows at s[i].  What may stand between
- * its letters is skipped without a limit, and is never a bracket: so however
- * many brackets a text has, each of its bytes is looked at a few times at most.
+ * Whether the name of one of mw's tags, however written, follows at s[i]:
+ * user_input, or document with a nonce.  What may stand between its letters is
+ * skipped without a limit, and is never a bracket: so however many brackets a
+ * text has, each of its bytes is looked at a few times at most.
  */
 static bool
 names_tag(const char *s, int len, int i)
 {
-	static const char name[] = "userinput";
+	static const char *const names[] = {"userinput", "document"};
+	const char *name = NULL;
 	int			k = 0;
+	int			hex = 0;
 
-	while (i < len && name[k])
+	while (i < len)
 	{
 		uint32		c = mw_fold_char(next_char(s, len, &i));
 
-		if (c == (uint32) name[k])
+		if (name == NULL && (c == 'u' || c == 'd'))
+		{
+			name = names[c == 'd'];
+			k = 1;
+		}
+		else if (name && name[k] && c == (uint32) name[k])
 			k++;
+		else if (name == names[1] && !name[k] && ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+		{
+			if (++hex >= NONCE_HALF)
+				return true;
+		}
 		else if (c <= ' ' || c == 0x7f || c == '_' || c == '-' || c == '/' || c == '\\' ||
 				 c == 0x2215 || c == 0x2044 || c == 0x29f8)
 			continue;			/* nothing, or what may stand between */
 		else
 			return false;
+		if (name == names[0] && !name[k])
+			return true;
 	}
-	return name[k] == '\0';
+	return false;
+}
+
+/* ---------- documents ---------- */
+
+static void
+put_hex(char *to, const uint8 *b)
+{
+	static const char digits[] = "0123456789abcdef";
+	int			i;
+
+	for (i = 0; i < NONCE_HALF; i++)
+	{
+		to[2 * i] = digits[b[i] >> 4];
+		to[2 * i + 1] = digits[b[i] & 15];
+	}
+}
+
+/* The half of a nonce that proves the other */
+static void
+prove(const char *half, char *proof)
+{
+	MwHash		h;
+	MwKey		key;
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "document tag");
+	mw_hash_part(&h, half, NONCE_HALF * 2);
+	key = mw_hash_end(&h);
+	put_hex(proof, key.b);
+}
+
+static bool
+is_nonce(const char *s)
+{
+	char		proof[NONCE_HALF * 2];
+	int			i;
+
+	for (i = 0; i < NONCE_HEX; i++)
+		if (!((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'f')))
+			return false;
+	prove(s, proof);
+	return memcmp(s + NONCE_HALF * 2, proof, sizeof(proof)) == 0;
+}
+
+/* Whether a tag of a document that mw made stands at s[i], opening or closing */
+static bool
+own_tag(const char *s, int len, int i)
+{
+	if (s[i++] != '<')
+		return false;
+	if (i < len && s[i] == '/')
+		i++;
+	return i + (int) strlen(DOCUMENT) + NONCE_HEX < len && memcmp(s + i, DOCUMENT, strlen(DOCUMENT)) == 0 &&
+		is_nonce(s + i + strlen(DOCUMENT));
+}
+
+/* mw_document_next finds the next document: where its tag begins, and its text. */
+bool
+mw_document_next(const char *s, int len, int *at, int *begin, int *from, int *to)
+{
+	const char *open = "<" DOCUMENT;
+	const char *p = s + *at;
+
+	while (s + len - p >= (int) strlen(open) + NONCE_HEX && (p = memchr(p, '<', s + len - p)) != NULL)
+	{
+		const char *name;
+		const char *end;
+		char		close[64];
+
+		if (s + len - p < (int) strlen(open) + NONCE_HEX || memcmp(p, open, strlen(open)) != 0 || !own_tag(s, len, p - s))
+		{
+			p++;
+			continue;
+		}
+		name = p + 1;
+		end = memchr(name, '\n', s + len - name);
+		snprintf(close, sizeof(close), "\n</%.*s>", (int) strlen(DOCUMENT) + NONCE_HEX, name);
+		if (end == NULL)
+			return false;
+		*begin = p - s;
+		*from = end + 1 - s;
+		/* an empty text's closing tag shares the line break of the opening one */
+		p = memmem(end, s + len - end, close, strlen(close));
+		if (p == NULL)
+			return false;
+		*to = Max(*from, (int) (p - s));
+		*at = p + strlen(close) - s;
+		return true;
+	}
+	return false;
 }
 
 /* Less-than signs, and what looks like one */
@@ -155,24 +273,13 @@ bracket(const char *s, int len, int i)
 	return is_bracket(next_char(s, len, &end)) ? end - i : 0;
 }
 
-/* mw_guard_wrap wraps a text. */
-char *
-mw_guard_wrap(const char *s, int len, int *newlen)
+/* Append a text with its look-alikes of tags neutralised; "documents": those that mw made are left. */
+static void
+append_data(StringInfo buf, const char *s, int len, bool documents)
 {
-	StringInfoData buf;
 	int			done = 0;
 	int			at;
 
-	/* exactly what is needed where nothing inside has to change */
-	buf.maxlen = len + sizeof(OPEN_TAG) + sizeof(CLOSE_TAG);
-	if (!AllocSizeIsValid(buf.maxlen))
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("text is too large")));
-	buf.data = palloc(buf.maxlen);
-	buf.len = 0;
-	buf.cursor = 0;
-	appendBinaryStringInfo(&buf, OPEN_TAG, sizeof(OPEN_TAG) - 1);
 	for (at = 0; at < len; at += MW_BLOCK)
 	{
 		MwBlock		blk;
@@ -191,23 +298,89 @@ mw_guard_wrap(const char *s, int len, int *newlen)
 
 			mask &= mask - 1;
 			n = i < done ? 0 : bracket(s, len, i);
-			if (n == 0 || !names_tag(s, len, i + n))
+			if (n == 0 || !names_tag(s, len, i + n) || (documents && own_tag(s, len, i)))
 				continue;
-			appendBinaryStringInfo(&buf, s + done, i - done);
+			appendBinaryStringInfo(buf, s + done, i - done);
 			if (s[i] == '&')
 			{
-				appendStringInfoString(&buf, "&amp;");
+				appendStringInfoString(buf, "&amp;");
 				done = i + 1;
 			}
 			else
 			{
-				appendStringInfoString(&buf, "&lt;");
+				appendStringInfoString(buf, "&lt;");
 				done = i + n;
 			}
 		}
 	}
-	appendBinaryStringInfo(&buf, s + done, len - done);
+	appendBinaryStringInfo(buf, s + done, len - done);
+}
+
+/* Exactly what is needed where nothing inside has to change */
+static void
+begin_wrapped(StringInfo buf, Size room)
+{
+	buf->maxlen = room;
+	if (!AllocSizeIsValid(room))
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("text is too large")));
+	buf->data = palloc(room);
+	buf->data[0] = '\0';
+	buf->len = 0;
+	buf->cursor = 0;
+}
+
+/* mw_guard_wrap wraps a user's text. */
+char *
+mw_guard_wrap(const char *s, int len, int *newlen)
+{
+	StringInfoData buf;
+
+	begin_wrapped(&buf, (Size) len + sizeof(OPEN_TAG) + sizeof(CLOSE_TAG));
+	appendBinaryStringInfo(&buf, OPEN_TAG, sizeof(OPEN_TAG) - 1);
+	append_data(&buf, s, len, true);
 	appendBinaryStringInfo(&buf, CLOSE_TAG, sizeof(CLOSE_TAG) - 1);
+	*newlen = buf.len;
+	return buf.data;
+}
+
+/* mw_document_wrap wraps a retrieved text. */
+char *
+mw_document_wrap(const char *s, int len, const char *source, int *newlen)
+{
+	StringInfoData buf;
+	MwHash		h;
+	MwKey		key;
+	char		nonce[NONCE_HEX + 1];
+	const char *p;
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "document");
+	mw_hash_text(&h, source);
+	mw_hash_part(&h, s, len);
+	key = mw_hash_end(&h);
+	put_hex(nonce, key.b);
+	prove(nonce, nonce + NONCE_HALF * 2);
+	nonce[NONCE_HEX] = '\0';
+
+	begin_wrapped(&buf, (Size) len + 2 * (sizeof(DOCUMENT) + NONCE_HEX) + MAX_SOURCE + 64);
+	appendStringInfo(&buf, "<" DOCUMENT "%s", nonce);
+	if (source && source[0])
+	{
+		int			n = pg_mbcliplen(source, strlen(source), MAX_SOURCE);
+
+		appendStringInfoString(&buf, " source=\"");
+		for (p = source; p < source + n; p++)
+			if (*p == '"' || *p == '<' || *p == '>' || *p == '&')
+				appendStringInfo(&buf, "&#%d;", *p);
+			else
+				appendStringInfoChar(&buf, (unsigned char) *p < 0x20 || *p == 0x7f ? ' ' : *p);
+		appendStringInfoChar(&buf, '"');
+	}
+	appendStringInfoString(&buf, ">\n");
+	append_data(&buf, s, len, false);
+	appendStringInfo(&buf, "\n</" DOCUMENT "%s>", nonce);
 	*newlen = buf.len;
 	return buf.data;
 }
