@@ -7,12 +7,12 @@ every way that a provider or a network can.  Nothing in it is random: ids, times
 and token usage are derived from the script and from the request.
 
     python3 upstream.py [--host 127.0.0.1] [--port 0] [--tls] [--echo] [--key K] [--script FILE]
-                        [--cert FILE --certkey FILE] [--client-ca FILE] [--tls-max 1.1|1.2|1.3] [--h2]
+                        [--cert FILE --certkey FILE] [--client-ca FILE] [--tls-max 1.1|1.2|1.3] [--h2] [--h2-too]
 
 The first line of its output is  LISTENING http://127.0.0.1:PORT ; with --tls a
 second one names the file of its self-signed certificate: CA /tmp/…/cert.pem.
-With TLS the last line names a port where /_ is to be had without it:
-CONTROL http://127.0.0.1:PORT.
+With TLS a further line names a port where all is to be had without it:
+CONTROL http://127.0.0.1:PORT, and with --h2-too another where HTTP/2 is offered: H2 https://…
 --cert is a certificate instead of that one, --client-ca asks clients for one of that
 CA, --tls-max is the highest version offered, --h2 offers HTTP/2 (h2.py).
 It ends at SIGTERM, SIGINT or POST /_quit.
@@ -485,6 +485,7 @@ class Connection(asyncio.Protocol):
         self.idle = None
         self.last_session = None
         self.tunnelled = None
+        self.ending = False			# what comes now is not read any more: nobody would answer it
 
     # the transport's side
 
@@ -539,7 +540,7 @@ class Connection(asyncio.Protocol):
 
     def take(self):
         """Start on the next request, if it is there in full.  Requests without a delay are answered here."""
-        while self.task is None and self.buffer and not self.closed:
+        while self.task is None and self.buffer and not self.closed and not self.ending:
             end = self.buffer.find(b"\r\n\r\n")
             if end < 0:
                 if len(self.buffer) > MAX_HEAD:
@@ -920,7 +921,7 @@ class Server:
             return cut()
         if "wire" in step:
             entry["answered"] = "wire"
-            entry["we_cut"] = True
+            entry["we_cut"] = conn.ending = True
             pieces = [p.encode("latin-1") for p in step["wire"]]
             for p in pieces:
                 await conn.send(p)
@@ -1030,7 +1031,7 @@ class Server:
             block += b"0\r\n\r\n"
         if "cut" in step:
             entry["answered"] = "cut"
-            entry["we_cut"] = True
+            entry["we_cut"] = conn.ending = True
             await conn.send(block[:step["cut"]])
             return await conn.end(step.get("cut_end", "fin"))
         if "spill" in step and not step.get("spill_ms"):
@@ -1109,6 +1110,7 @@ async def main():
     ap.add_argument("--client-ca", help="clients must have a certificate of this CA")
     ap.add_argument("--tls-max", help="the highest version of TLS: 1.1, 1.2 or 1.3")
     ap.add_argument("--h2", action="store_true", help="offer HTTP/2")
+    ap.add_argument("--h2-too", action="store_true", help="offer it on a port of its own")
     ap.add_argument("--echo", action="store_true", help="echo where no script has an answer")
     ap.add_argument("--key", help="the bearer key that requests must carry")
     ap.add_argument("--script", help="a file that holds what POST /_reset takes; the default of every session")
@@ -1150,6 +1152,12 @@ async def main():
         if server.tls:
             control = await asyncio.get_running_loop().create_server(lambda: Connection(server), a.host, 0)
             print(f"CONTROL http://{a.host}:{control.sockets[0].getsockname()[1]}", flush=True)
+        if a.h2_too:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(a.cert, a.certkey)
+            context.set_alpn_protocols(["h2"])
+            h2 = await asyncio.get_running_loop().create_server(lambda: Connection(server), a.host, 0, ssl=context)
+            print(f"H2 https://{a.host}:{h2.sockets[0].getsockname()[1]}", flush=True)
         await stop.wait()
         lag.cancel()
         server.listener.close()

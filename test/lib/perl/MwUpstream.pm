@@ -61,6 +61,11 @@ sub start
 		(my $line = <$read> // '') =~ m{^CONTROL (\S+)} or croak 'no port for control';
 		$self->{control} = $1;
 	}
+	if (grep { $_ eq '--h2-too' } @args)
+	{
+		(my $line = <$read> // '') =~ m{^H2 (\S+)} or croak 'no port for HTTP/2';
+		$self->{h2} = $1;
+	}
 	return $self;
 }
 
@@ -74,6 +79,8 @@ sub session
 
 sub url { return $_[0]{url} }
 sub base_url { return $_[0]{url} . $_[0]{prefix} . '/v1' }
+sub plain_base_url { return ($_[0]{control} // $_[0]{url}) . $_[0]{prefix} . '/v1' }    # without TLS, whatever the first is
+sub h2_base_url { return $_[0]{h2} . $_[0]{prefix} . '/v1' }
 sub ca { return $_[0]{ca} }
 sub pid { return $_[0]{pid} // $_[0]{parent}{pid} }
 sub port { return ($_[0]{url} =~ /:(\d+)$/)[0] }
