@@ -16,10 +16,12 @@
 
 char	   *mw_guc_allowed_hosts;
 char	   *mw_guc_default_model;
+int			mw_guc_default_timeout_ms = 60000;
 int			mw_guc_gateway_idle_s = 60;
 int			mw_guc_max_calls = 1024;
 int			mw_guc_max_counters = 65536;
 int			mw_guc_max_prompt_kb = 16384;
+int			mw_guc_max_timeout_ms = 3600000;
 int			mw_guc_synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 char	   *mw_guc_tenant;
 
@@ -45,6 +47,12 @@ mw_guc_init(void)
 							   NULL,
 							   &mw_guc_default_model, "",
 							   PGC_USERSET, 0, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("mw.default_timeout",
+							"Time that a model call may take where neither it nor its tenant's settings say.",
+							"mw.max_timeout and the tenant's own limit hold for it.",
+							&mw_guc_default_timeout_ms, 60000, 1, MW_MAX_TIMEOUT_MS,
+							PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	DefineCustomIntVariable("mw.gateway_idle",
 							"Time after which a gateway without work leaves.",
@@ -72,6 +80,12 @@ mw_guc_init(void)
 							"A larger one is refused before any work.",
 							&mw_guc_max_prompt_kb, 16384, 1, 262144,
 							PGC_SUSET, GUC_UNIT_KB, NULL, NULL, NULL);
+
+	DefineCustomIntVariable("mw.max_timeout",
+							"Longest time that a model call may ask for.",
+							NULL,
+							&mw_guc_max_timeout_ms, MW_MAX_TIMEOUT_MS, 1, MW_MAX_TIMEOUT_MS,
+							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("mw.synchronous_commit",
 							 "When the gateway's records of money count as durable.",

@@ -6,8 +6,12 @@
 
 #include "postgres.h"
 
+#define MW_MAX_TIMEOUT_MS	3600000 /* of a call; longer is a job, not a statement that holds a snapshot */
+
 extern char *mw_guc_tenant;
 extern char *mw_guc_default_model;
+extern int	mw_guc_default_timeout_ms;
+extern int	mw_guc_max_timeout_ms;
 extern int	mw_guc_max_prompt_kb;
 extern char *mw_guc_allowed_hosts;
 extern int	mw_guc_synchronous_commit;

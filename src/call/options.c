@@ -22,13 +22,12 @@
 #include "utils/numeric.h"
 
 #include "call/request.h"
+#include "guc.h"
 #include "policy/fallback.h"
 #include "policy/policy.h"
 #include "util/duration.h"
 #include "util/json.h"
 
-#define DEFAULT_TIMEOUT_MS	60000
-#define MAX_TIMEOUT_MS		3600000 /* longer is a job, not a statement that holds a snapshot */
 #define DEFAULT_MAX_TOKENS	4096
 
 struct option;
@@ -198,6 +197,13 @@ read_tool_choice(MwCall *call, const option *opt, JsonbValue *v)
 
 /* ---------- readers: what steers mw ---------- */
 
+/* What no call of this tenant may exceed */
+static int
+longest_timeout(const MwCall *call)
+{
+	return Min(call->policy->max_timeout_ms, mw_guc_max_timeout_ms);
+}
+
 static void
 read_timeout(MwCall *call, const option *opt, JsonbValue *v)
 {
@@ -210,11 +216,18 @@ read_timeout(MwCall *call, const option *opt, JsonbValue *v)
 	else
 		wrong_value(opt, "an interval or a number of seconds", v);
 
-	if (!(ms >= 1 && ms <= MAX_TIMEOUT_MS))
+	if (!(ms >= 1 && ms <= MW_MAX_TIMEOUT_MS))
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("option \"timeout\" must be from 1 millisecond to 1 hour"),
 				 errhint("Give an interval ('30 s') or a number of seconds (30).")));
+	if (ms > longest_timeout(call))
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("option \"timeout\" is longer than this tenant's calls may take"),
+				 errdetail("At most %g seconds are allowed, by %s.", longest_timeout(call) / 1000.0,
+						   call->policy->max_timeout_ms < mw_guc_max_timeout_ms ? "the tenant's setting \"timeout\"" : "mw.max_timeout"),
+				 errhint("Ask for less, or let an administrator raise it.")));
 	call->timeout_ms = (int) ms;
 }
 
@@ -437,7 +450,8 @@ mw_options_read(MwCall *call, Jsonb *options, Jsonb *settings)
 	int			sent = 0;
 	int			other = 0;
 
-	call->timeout_ms = DEFAULT_TIMEOUT_MS;
+	call->timeout_ms = call->policy->timeout_ms > 0 ? call->policy->timeout_ms : mw_guc_default_timeout_ms;
+	call->timeout_ms = Min(call->timeout_ms, longest_timeout(call));
 	call->redact = call->policy->redact;
 	call->guardrail = call->policy->guardrail;
 	call->cache_mode = call->policy->cache ? "on" : "off";

@@ -399,7 +399,7 @@ judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, M
 	reply->kind = bill->kind;
 	reply->http_status = bill->http_status;
 	reply->retry_after_ms = r->retry_after_ms;
-	reply->retry_forbidden = r->retry_forbidden;
+	reply->retry_forbidden = r->retry_forbidden || bill->outcome.hopeless;
 	reply->timed_out = timed_out;
 	reply->connect_failed = r->connect_failed;
 	reply->usage = bill->usage;

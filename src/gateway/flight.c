@@ -226,7 +226,7 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 	mw_bill_make(&f->bill, h->kind, h->status, f->body, f->body_len, h->error, f->provider,
 				 w->prompt_tokens, w->reserved_tokens, w->reserved_requests);
 	f->reply.retry_after_ms = h->retry_after_ms;
-	f->reply.retry_forbidden = h->retry_forbidden;
+	f->reply.retry_forbidden = h->retry_forbidden || f->bill.outcome.hopeless;
 	f->reply.timed_out = h->timed_out;
 	f->reply.connect_failed = h->connect_failed;
 	f->reply.private_host = h->private_host;

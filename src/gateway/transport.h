@@ -68,7 +68,7 @@ typedef struct MwReply
 	MwOutcomeKind kind;
 	int			http_status;	/* 0: none came */
 	int64		retry_after_ms; /* the provider's wish, -1: none */
-	bool		retry_forbidden;	/* x-should-retry: false */
+	bool		retry_forbidden;	/* x-should-retry: false, or an error that no waiting mends */
 	bool		timed_out;		/* the deadline ended it */
 	bool		connect_failed;	/* no connection could be made */
 	bool		private_host;	/* ... since its name resolves to a private address */

@@ -49,6 +49,8 @@ typedef struct MwPolicy
 	int			cache_ttl;		/* seconds; default 86400 */
 	int64		cache_version;
 	int64		cache_epoch;	/* of the last purge that committed (0: none) */
+	int			timeout_ms;		/* of a call that says nothing; 0: the server's setting */
+	int			max_timeout_ms;
 	int			retry_max_attempts; /* default 3 */
 	int			retry_base_ms;	/* default 500 */
 	int			retry_max_ms;	/* default 30000 */

@@ -12,6 +12,7 @@
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 
+#include "guc.h"
 #include "policy/fallback.h"
 #include "policy/settings.h"
 #include "util/duration.h"
@@ -25,12 +26,13 @@
 #define DEFAULT_MAX_MS		30000
 #define MAX_DELAY_MS		3600000 /* longer than any call's deadline */
 
-static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", NULL};
+static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", "timeout", NULL};
 static const char *const guardrail_keys[] = {"mode", "threshold", "hosts", "max_output", "schema", NULL};
 static const char *const guard_modes[] = {"off", "log", "block", NULL};
 static const char *const source_keys[] = {"user", "tool", "document", "output", NULL};	/* in the order of MwGuardSource */
 static const char *const cache_keys[] = {"ttl", "version", NULL};
 static const char *const retry_keys[] = {"max_attempts", "base", "max", NULL};
+static const char *const timeout_keys[] = {"default", "max", NULL};
 static const char *const model_keys[] = {"max_input_tokens", "max_output_tokens", NULL};
 
 static void
@@ -282,6 +284,24 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		policy->cache_version = mw_settings_int(cache, "version", 0, PG_INT32_MAX, 0);
 	}
 
+	policy->timeout_ms = 0;
+	policy->max_timeout_ms = MW_MAX_TIMEOUT_MS;
+	v = mw_json_get(settings, "timeout");
+	if (v && v->type == jbvBinary)
+	{
+		Jsonb	   *timeout = mw_json_value_jsonb(v);
+
+		if (!mw_json_is_object(timeout))
+			wrong("timeout", "an interval, a number of seconds or an object");
+		mw_json_check_keys(timeout, "setting", "\"timeout\"", timeout_keys);
+		policy->timeout_ms = duration_of(timeout, "default", 1, MW_MAX_TIMEOUT_MS, 0);
+		policy->max_timeout_ms = duration_of(timeout, "max", 1, MW_MAX_TIMEOUT_MS, MW_MAX_TIMEOUT_MS);
+		if (policy->timeout_ms > policy->max_timeout_ms)
+			wrong("default", "at most \"max\"");
+	}
+	else
+		policy->timeout_ms = duration_of(settings, "timeout", 1, MW_MAX_TIMEOUT_MS, 0);
+
 	policy->retry_max_attempts = DEFAULT_ATTEMPTS;
 	policy->retry_base_ms = DEFAULT_BASE_MS;
 	policy->retry_max_ms = DEFAULT_MAX_MS;
@@ -297,7 +317,9 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		mw_json_check_keys(retry, "setting", "\"retry\"", retry_keys);
 		policy->retry_max_attempts = mw_settings_int(retry, "max_attempts", 1, MAX_ATTEMPTS, DEFAULT_ATTEMPTS);
 		policy->retry_base_ms = duration_of(retry, "base", 0, MAX_DELAY_MS, DEFAULT_BASE_MS);
-		policy->retry_max_ms = duration_of(retry, "max", 0, MAX_DELAY_MS, DEFAULT_MAX_MS);
+		policy->retry_max_ms = duration_of(retry, "max", 0, MAX_DELAY_MS, Max(DEFAULT_MAX_MS, policy->retry_base_ms));
+		if (policy->retry_base_ms > policy->retry_max_ms)
+			wrong("base", "at most \"max\"");
 	}
 
 	policy->fallback = NULL;

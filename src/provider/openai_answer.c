@@ -123,6 +123,22 @@ provider_words(const MwOpenaiReader *r, MwOutcome *out)
 	return out->error[0] != '\0';
 }
 
+/*
+ * OpenAI says 429 for a limit that time mends and for an account without credit;
+ * others have taken its words over.
+ */
+static bool
+is_hopeless(const MwOpenaiReader *r)
+{
+	static const char *const words[] = {"insufficient_quota", "billing_not_active", "billing_hard_limit_reached"};
+
+	for (int i = 0; i < lengthof(words); i++)
+		if ((r->fault_code != NULL && strcmp(r->fault_code, words[i]) == 0) ||
+			(r->fault_type != NULL && strcmp(r->fault_type, words[i]) == 0))
+			return true;
+	return false;
+}
+
 void
 mw_openai_outcome(const char *body, int len, int http_status, MwOutcome *out)
 {
@@ -135,6 +151,7 @@ mw_openai_outcome(const char *body, int len, int http_status, MwOutcome *out)
 	const char *text = NULL;
 
 	memset(out, 0, sizeof(*out));
+	out->hopeless = wrong == NULL && r->has_fault && is_hopeless(r);
 	if (unusable == NULL)
 		text = text_of(&r->best);
 	if (wrong == NULL)

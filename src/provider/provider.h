@@ -19,6 +19,7 @@ typedef struct MwOutcome
 	MwUsage		usage;
 	bool		cacheable;		/* ended with "stop", has text, no tool calls, no refusal */
 	int			inner_status;	/* a 200 that carries {"error":{"code":429}}: that code; else 0 */
+	bool		hopeless;		/* an error that no waiting mends, whatever its status says: the account has no credit */
 	char		error[256];		/* the provider's message or what is wrong, printable, short; "" for none */
 } MwOutcome;
 

@@ -55,7 +55,8 @@ AS 'MODULE_PATHNAME', 'mw_create_tenant'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_tenant(text, jsonb) IS
 'Creates a tenant.  settings: model (server:model), redact (boolean), guardrail (boolean, or {"mode": off, log or block, "threshold": number or {"user", "tool", "document", "output"}, "hosts": where an answer''s images may come from, "max_output": characters, "schema": of the answer}), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
-fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}).
+fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}), breaker (boolean),
+timeout (interval or seconds, or {"default", "max"}).
 Raises 42710 where it exists, MW001 for a name or setting that is not allowed.';
 
 CREATE FUNCTION @extschema@.mw_alter_tenant(tenant text, settings jsonb)

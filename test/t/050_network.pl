@@ -103,6 +103,8 @@ try_script('... a numeric code', [ { status => 400, body => { error => { message
 try_script('... a key that it echoes is taken out', [ { status => 401, body => { error => { message => 'Incorrect API key provided: sk-network.' } } } ], word => 'MW401');
 try_script('... and it is bounded', [ { status => 400, body => { error => { message => 'x' x 100_000 } } } ], word => 'MW401', detail => qr/^.{1,2000}$/s);
 try_script('x-should-retry: false', [ { status => 500, should_retry => \0 }, $ok ], word => 'MW402', ledger => 'failed:500:0', sent => 1);
+try_script('an account without credit', [ { status => 429, body => { error => { message => 'You exceeded your current quota.', code => 'insufficient_quota' } } }, $ok ],
+	word => 'MW402', ledger => 'failed:429:0', sent => 1, detail => qr/attempts 1; You exceeded/);
 
 # ---------- how long to wait ----------
 
