@@ -48,6 +48,8 @@ typedef enum MwCallUse
 extern void mw_invoke_args(FunctionCallInfo fcinfo, MwInvokeArgs *args);	/* checks sizes before it detoasts */
 extern void mw_check_prompt_size(Size bytes);	/* 54000 */
 extern MwCall *mw_call_make(const MwInvokeArgs *args, MwCallUse use);
+#define MW_RUN_ID_CHARS 36
+extern void mw_run_id_text(char *to, const pg_uuid_t *run_id);	/* so many characters, and a NUL */
 
 /*
  * claim.c: one run at a time for a request_id.  Waits for the transaction that

@@ -196,11 +196,23 @@ make_run_id(pg_uuid_t *id)
  * nobody's own ids are refused because they look similar.
  */
 #define MADE_PREFIX		"mw-"
-#define UUID_CHARS		36
 #define TAG_CHARS		16
-#define MADE_LEN		(3 + UUID_CHARS + 1 + TAG_CHARS)
+#define MADE_LEN		(3 + MW_RUN_ID_CHARS + 1 + TAG_CHARS)
 
 static const char hex[] = "0123456789abcdef";
+
+void
+mw_run_id_text(char *to, const pg_uuid_t *run_id)
+{
+	for (int i = 0; i < UUID_LEN; i++)
+	{
+		if (i == 4 || i == 6 || i == 8 || i == 10)
+			*to++ = '-';
+		*to++ = hex[run_id->data[i] >> 4];
+		*to++ = hex[run_id->data[i] & 15];
+	}
+	*to = '\0';
+}
 
 static void
 append_tag(char *to, const MwPolicy *policy, const char *id, int len)
@@ -225,13 +237,8 @@ make_request_id(const MwPolicy *policy, const pg_uuid_t *run_id)
 
 	memcpy(p, MADE_PREFIX, 3);
 	p += 3;
-	for (int i = 0; i < UUID_LEN; i++)
-	{
-		if (i == 4 || i == 6 || i == 8 || i == 10)
-			*p++ = '-';
-		*p++ = hex[run_id->data[i] >> 4];
-		*p++ = hex[run_id->data[i] & 15];
-	}
+	mw_run_id_text(p, run_id);
+	p += MW_RUN_ID_CHARS;
 	*p++ = '-';
 	append_tag(p, policy, id, p - id);
 	return id;

@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 
 #include "call/call.h"
 #include "call/request.h"
@@ -169,11 +170,29 @@ set_string(JsonbValue *v, const char *s)
 	set_text(v, s, strlen(s));
 }
 
+/* Counts of a hit are nothing or some microseconds: such numbers are made once a process */
+static Numeric
+number(int64 n)
+{
+	static Numeric small[64];
+
+	if (n < 0 || n >= lengthof(small))
+		return int64_to_numeric(n);
+	if (small[n] == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+		small[n] = int64_to_numeric(n);
+		MemoryContextSwitchTo(old);
+	}
+	return small[n];
+}
+
 static void
 set_int(JsonbValue *v, int64 n)
 {
 	v->type = jbvNumeric;
-	v->val.numeric = int64_to_numeric(n);
+	v->val.numeric = number(n);
 }
 
 /* The value of a new member */
@@ -280,6 +299,7 @@ mw_result_make(MwCall *call)
 	JsonbValue *messages;
 	JsonbValue	message;
 	JsonbPair	message_room[4];
+	char		run_id[MW_RUN_ID_CHARS + 1];
 
 	for (int i = 0; i < answer->ntool_calls; i++)
 	{
@@ -300,8 +320,8 @@ mw_result_make(MwCall *call)
 	set_int(put(usage, "output_tokens"), out);
 
 	set_text(put(&result, "output"), text, len);
-	set_string(put(&result, "run_id"),
-			   DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(&call->run_id))));
+	mw_run_id_text(run_id, &call->run_id);
+	set_text(put(&result, "run_id"), run_id, MW_RUN_ID_CHARS);
 	set_string(put(&result, "status"), answer->ntool_calls > 0 ? "tool_calls" : "completed");
 	set_notices(put(&result, "notices"), call);
 

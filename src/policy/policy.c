@@ -383,12 +383,7 @@ mw_scope_key(const char *tenant)
 MwKey
 mw_session_key(const MwKey *scope, const char *session)
 {
-	MwHash		h;
-
-	mw_hash_start(&h, NULL);
-	mw_hash_part(&h, scope, sizeof(MwKey));
-	mw_hash_text(&h, session);
-	return mw_hash_end(&h);
+	return mw_hash_short(scope, session);
 }
 
 static MwPolicy *

@@ -18,6 +18,8 @@
 
 #include <ctype.h>
 
+#include "utils/builtins.h"
+
 #include "provider/openai.h"
 #include "util/json.h"
 
@@ -432,9 +434,13 @@ openai_encode(StringInfo body, const char *model,
 		put_params(body, params, has_tools(tools), max_tokens_field);
 	if (max_tokens > 0)
 	{
+		char		number[MAXINT8LEN + 1];
+
+		pg_lltoa(max_tokens, number);
 		appendStringInfoChar(body, ',');
 		mw_json_string(body, max_tokens_field, strlen(max_tokens_field));
-		appendStringInfo(body, ":" INT64_FORMAT, max_tokens);
+		appendStringInfoChar(body, ':');
+		appendStringInfoString(body, number);
 	}
 	appendStringInfoChar(body, '}');
 }

@@ -53,6 +53,18 @@ mw_hash_end(MwHash *h)
 	return key;
 }
 
+/* mw_hash_short is SipHash of 128 bits. */
+MwKey
+mw_hash_short(const MwKey *key, const char *s)
+{
+	MwKey		hash;
+
+	StaticAssertStmt(sizeof(MwKey) == crypto_shorthash_siphashx24_KEYBYTES &&
+					 sizeof(MwKey) == crypto_shorthash_siphashx24_BYTES, "SipHash fits");
+	crypto_shorthash_siphashx24(hash.b, (const unsigned char *) s, strlen(s), key->b);
+	return hash;
+}
+
 /* mw_key_hex spells a key as 32 hex digits. */
 char *
 mw_key_hex(const MwKey *key)

@@ -278,6 +278,7 @@ mw_row_close(MwRow *row)
 	ExecDropSingleTupleTableSlot(row->slot);
 	index_endscan(row->scan);
 	PopActiveSnapshot();
-	index_close(row->index, AccessShareLock);
-	table_close(row->rel, AccessShareLock);
+	/* the locks stay to the end of the transaction, as a statement's do */
+	index_close(row->index, NoLock);
+	table_close(row->rel, NoLock);
 }
