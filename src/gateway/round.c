@@ -45,15 +45,10 @@ write_round(List *work)
 	{
 		MwFlight   *f = lfirst(lc);
 
+		f->send = f->resolved = false;
 		if (f->w->work == MW_WORK_LOAD)
 			mw_record_load(f);
-	}
-	foreach(lc, work)
-	{
-		MwFlight   *f = lfirst(lc);
-
-		f->send = f->resolved = false;
-		if (f->ended)
+		else if (f->ended)
 			mw_record_outcome(f);
 		else if (f->w->work == MW_WORK_BOOK)
 			mw_record_booking(f);
@@ -136,8 +131,24 @@ start_transfer(MwFlight *f)
 		.owner = f,
 	};
 
-	mw_fault("gateway_send");
-	f->transfer = mw_http_start(&req, why, sizeof(why));
+	PG_TRY();
+	{
+		mw_fault("gateway_send");
+		f->transfer = mw_http_start(&req, why, sizeof(why));
+	}
+	PG_CATCH();
+	{
+		/* nothing left, and no transaction is open: this one alone fails */
+		ErrorData  *e;
+
+		MemoryContextSwitchTo(mw_round_context());
+		e = CopyErrorData();
+		FlushErrorState();
+		strlcpy(why, e->message, sizeof(why));
+		f->transfer = NULL;
+		ereport(LOG, (errcode(e->sqlerrcode), errmsg("mw gateway: a request could not be sent: %s", e->message)));
+	}
+	PG_END_TRY();
 	f->in_flight = f->transfer != NULL;
 	if (!f->in_flight)
 	{
@@ -223,6 +234,28 @@ mw_round_unrecorded(void)
 	return was;
 }
 
+/*
+ * Loads come first, in the tables and in memory: where a call ends that its
+ * scope had no limit for when it began, the scope's counter must be there
+ * before it is added to, and hold the sum of before.
+ */
+static List *
+loads_first(List *work)
+{
+	List	   *loads = NIL;
+	List	   *rest = NIL;
+	ListCell   *lc;
+
+	foreach(lc, work)
+	{
+		if (((MwFlight *) lfirst(lc))->w->work == MW_WORK_LOAD)
+			loads = lappend(loads, lfirst(lc));
+		else
+			rest = lappend(rest, lfirst(lc));
+	}
+	return list_concat(loads, rest);
+}
+
 /* Record and carry out a list of flights; what has to be done next because of it comes back */
 List *
 mw_round_do(MwGate *gate, List *work)
@@ -233,6 +266,7 @@ mw_round_do(MwGate *gate, List *work)
 	List	   *next = NIL;
 	ListCell   *lc;
 
+	work = loads_first(work);
 	gate->rounds++;
 	gate->records += list_length(work);
 	if (try_round(work, &sqlstate, why, sizeof(why), hint, sizeof(hint)))

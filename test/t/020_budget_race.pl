@@ -208,6 +208,29 @@ is("$passed $refused", (400 - $booked) . ' MW301=8', 'a restart loses the unused
 is(status('hits', undef, 'requests'), '400 of 400 reserved 0', '... to the limit');
 money_holds($node, 'hits over a restart');
 
+# ---------- a limit that is set while calls are in flight ----------
+{
+	# in one turn of the gateway's loop the first call ends, which no limit of its tenant's was there for, and the sum that
+	# the second needs is fetched
+	$node->safe_psql('postgres', q{SELECT mw_create_tenant('late'), mw_grant_tenant('late', 'app')});
+	$up->reset({ m => [ { text => 'first', hold => \1 }, { text => 'x', repeat => 9 } ] });
+	my ($first, $second) = map { MwClient->new($node, user => 'app') } 1, 2;
+	$first->send(ask('late', 'a', prompt(1), %opts));
+	$up->wait(requests => 1);
+	$admin->value(q{SELECT mw_set_budget('late', 'requests', 2)});
+	my $gateway = $admin->value(q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'mw gateway'});
+	kill 'STOP', $gateway;
+	$second->send(ask('late', 'b', prompt(2), %opts));
+	eventually(sub { return $admin->value('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $second->pid) eq 'Extension'; });
+	$up->release;
+	$up->wait(answered => 1);
+	kill 'CONT', $gateway;
+	is(MwClient::word_of($first->result), 'first', 'a call that began before its tenant had a limit');
+	is(MwClient::word_of($second->result), 'x', '... and one that began after');
+	is_error($one->query(ask('late', 'c', prompt(3), %opts)), 'MW301', '... both count', detail => qr/limit 2, settled 2, reserved 0/);
+	money_holds($node, 'a limit that comes late');
+}
+
 # ---------- counters come and go ----------
 
 is_error($one->query(ask('acme', 'r2', 'more', %opts)), 'MW301', 'after the restart the sums are the same', detail => qr/limit 50, settled 50, reserved 0/);
