@@ -23,6 +23,7 @@
 
 #include "gateway/address.h"
 #include "gateway/shm.h"
+#include "gateway/transport.h"
 #include "policy/url.h"
 #include "util/spi.h"
 
@@ -396,6 +397,27 @@ check_breakers(Finding *f)
 			  "mw.breaker says until when and mw.ledger why. Where the cause is mended: SELECT mw_reset_breaker('...');");
 }
 
+/* ---------- what crashes ---------- */
+
+/* The gateway counts them the same way, see left_by_earlier_run() in record.c */
+static void
+check_crashes(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT pg_catalog.quote_literal(a.tenant) OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) pg_catalog.quote_literal(a.request_id)"
+		" FROM mw.attempt AS a WHERE a.outcome = 'unknown' AND a.error = '" MW_LOST_IN_CRASH "' AND a.request_named"
+		" GROUP BY a.tenant, a.request_id, a.call_key, a.nth HAVING pg_catalog.count(*) >= 2 ORDER BY 1",
+		0, {0}
+	};
+	char	   *requests = listed(&stmt);
+
+	if (requests == NULL)
+		found(f, "ok", "No request was running in two crashes of the server.", NULL);
+	else
+		found(f, "warning", psprintf("These requests (tenant/request_id) were running in two crashes of the server and are not sent any more: %s.", requests),
+			  "Look into the server's log for what ended it; a new request_id sends such a request anew.");
+}
+
 /* ---------- what the log and the activity views would tell ---------- */
 
 static void
@@ -464,6 +486,7 @@ static const struct
 	{"user mappings", check_mappings},
 	{"inline keys", check_inline_keys},
 	{"clear text", check_clear_text},
+	{"crashes", check_crashes},
 	{"log", check_logs},
 	{"activity", check_activity}
 };

@@ -28,7 +28,6 @@
 #include "util/faults.h"
 #include "util/hash.h"
 
-#define LOST_IN_CRASH "lost in a crash"
 #define SWEEP_ROWS "1000"
 
 /* A saved plan, prepared at first use */
@@ -166,7 +165,7 @@ left_by_earlier_run(MwFlight *f)
 		4, {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
 	};
 	static Statement lost = {
-		"SELECT count(*), count(*) FILTER (WHERE error = '" LOST_IN_CRASH "') FROM mw.attempt "
+		"SELECT count(*), count(*) FILTER (WHERE error = '" MW_LOST_IN_CRASH "') FROM mw.attempt "
 		"WHERE tenant = $1 AND request_id = $2 AND call_key = $3 AND nth = $4 AND request_named AND outcome = 'unknown' "
 		"AND run_id <> $5",		/* of this run the retry stage knows */
 		5, {TEXTOID, TEXTOID, BYTEAOID, INT4OID, UUIDOID}
@@ -439,7 +438,7 @@ mw_record_recover(void)
 {
 	static Statement st = {
 		"WITH lost AS (UPDATE mw.attempt SET outcome = 'unknown', finished_at = pg_catalog.now(), estimated = true, "
-		"billed_tokens = reserved_tokens, billed_requests = reserved_requests, error = '" LOST_IN_CRASH "' "
+		"billed_tokens = reserved_tokens, billed_requests = reserved_requests, error = '" MW_LOST_IN_CRASH "' "
 		"WHERE outcome = 'running' RETURNING tenant, session, billed_tokens, billed_requests), "
 		"scopes AS (SELECT tenant, '' AS session, billed_tokens, billed_requests FROM lost "
 		"UNION ALL SELECT tenant, session, billed_tokens, billed_requests FROM lost WHERE session IS NOT NULL) "

@@ -18,6 +18,8 @@
 #include "gateway/breaker.h"
 #include "provider/provider.h"
 
+#define MW_LOST_IN_CRASH "lost in a crash"	/* mw.attempt.error of what a crash left running */
+
 /* What became of an attempt (invariant 5) */
 typedef enum MwOutcomeKind
 {

@@ -188,7 +188,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'mw_doctor'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE ROWS 20;
 COMMENT ON FUNCTION @extschema@.mw_doctor() IS
-'What is wrong with this installation and how to mend it: a row a check, status ok, warning or error.  For administrators: it looks at servers, roles and settings as the owner, but shows no key and no text of a caller.';
+'What is wrong with this installation and how to mend it: a row a check, status ok, warning or error.  For administrators: it looks at servers, roles and settings as the owner, but shows no key and no prompt.';
 
 CREATE FUNCTION @extschema@.mw_check(
 	OUT tenant text, OUT session text, OUT request_id text, OUT finding text, OUT expected text, OUT found text)

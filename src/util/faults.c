@@ -46,7 +46,8 @@ mw_fault_hit(const char *point)
 	{
 		for (int i = 0; i < 600; i++)
 		{
-			WaitLatch(MyLatch, WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 100, PG_WAIT_EXTENSION);
+			WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 100, PG_WAIT_EXTENSION);
+			ResetLatch(MyLatch);
 			CHECK_FOR_INTERRUPTS();
 		}
 	}
