@@ -59,7 +59,7 @@ $c->rounds(sub {
 	$c->script({ 'm' => [ { %step, repeat => 99 } ] });
 	connected();
 	@r = MwClient->race(\@all, sub { $sql });
-	$c->must(!(grep { ($_->{error}{C} // '') ne 'MW502' } @r), 'a repeat of what is unknown: ' . join ' ', map { MwClient::word_of($_) } @r);
+	$c->must(!(grep { MwClient::code_of($_) ne 'MW502' } @r), 'a repeat of what is unknown: ' . join ' ', map { MwClient::word_of($_) } @r);
 	$c->must($c->requests($id) == 1, 'V3: it was sent again unasked');
 	(my $resend = $sql) =~ s/"cache":"off"/"cache":"off","resend_unknown":true/;
 	equal($round, $id, MwClient->race(\@all, sub { $_[0] % 2 ? $resend : $resend }));

@@ -214,12 +214,12 @@ sub value
 	my $r = $self->query($sql);
 	croak "$r->{error}{C}: $r->{error}{M}" . ($r->{error}{D} ? " ($r->{error}{D})" : '') . " in: $sql" if $r->{error};
 	croak "the server hung up in: $sql" if $r->{closed};
-	return @{ $r->{rows} } ? _plain($r->{rows}[0][0]) : undef;
+	return @{ $r->{rows} } ? plain($r->{rows}[0][0]) : undef;
 }
 
 # The mock's echo is the prompt as the provider saw it: in the wrapper of the guardrail, which
 # is taken off here, where it is nothing else
-sub _plain
+sub plain
 {
 	my ($text) = @_;
 	return defined $text && $text =~ /\A<user_input>\n(.*)\n<\/user_input>\z/s ? $1 : $text;
@@ -237,8 +237,11 @@ sub word_of
 	my ($r) = @_;
 	return $r->{error}{C} if $r->{error};
 	return 'closed' if $r->{closed};
-	return @{ $r->{rows} } ? _plain($r->{rows}[0][0]) // 'NULL' : 'no row';
+	return @{ $r->{rows} } ? plain($r->{rows}[0][0]) // 'NULL' : 'no row';
 }
+
+# Its SQLSTATE alone; '' without an error
+sub code_of { my ($r) = @_; return $r->{error} ? $r->{error}{C} : $r->{closed} ? 'closed' : ''; }
 
 # All clients' statements leave as near to one moment as one process can; results in their order
 sub race

@@ -1,0 +1,88 @@
+# K1: a process killed at each fault point, of a backend and of the gateway, on each path that a call can take, with
+# bystanders in flight.  Each kill takes the server through crash recovery; afterwards everybody asks again and has the
+# answer, sent a second time only where nobody can know whether the first was answered.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/../lib/perl";
+use Test::More;
+use MwCampaign;
+use MwCheck;
+use MwClient;
+
+my $c = MwCampaign->new('kill -9 at 16 points on 5 paths', rounds => [ 200, 1600 ], every => 40);
+if (!$c->faulty)
+{
+	fail('mw was built with fault points (FAULTS=1)');
+	done_testing();
+	exit 1;
+}
+my @in_backend = qw(args idem_claim redact guard reserve cache_get http_send http_wait http_body parse return);
+my @in_gateway = qw(attempt gateway_send settle cache_put commit);
+my @paths = qw(first retry hit replay rolled_back);
+my @all = map { my $path = $_; map { [ $_, $path ] } @in_backend, @in_gateway } @paths;
+$c->admin(q{SELECT mw_alter_tenant(tenant, '{"retry": {"max_attempts": 3, "base": 0.01, "max": 0.05}}') FROM mw.tenant});
+# hits of this one are booked
+$c->admin(q{SELECT mw_set_budget('t2', 'requests', 1000000)});
+
+$c->rounds(sub {
+	my ($round) = @_;
+	# the smoke form visits every combination too, in another order
+	my ($point, $path) = @{ $all[ $round * ($c->full ? 1 : 7) % @all ] };
+	my $t = $c->pick(1, 2);
+	my ($tenant, $role) = ("t$t", "r$t");
+	my $id = $c->nonce;
+	my $session = $c->pick(undef, 's');
+	my %o;
+	$c->script([ { match => 'secretoft3', step => { echo => \1, hold => \1 } },
+		$path eq 'retry' ? { match => $id, step => { status => $c->pick(429, 500, 503) }, times => 1 } : (),
+		{ step => { echo => \1, delay_ms => $c->pick(0, 5, 20) } } ]);
+
+	my $victim = $c->client($role);
+	if ($path eq 'hit')
+	{
+		my $before = $c->unnamed;
+		$o{prompt} = $c->prompt($tenant, $before);
+		$victim->value($c->ask($tenant, $session, $before));
+	}
+	elsif ($path eq 'replay') { $victim->value($c->ask($tenant, $session, $id)); }
+	elsif ($path eq 'rolled_back') { $victim->query($_) for 'BEGIN', $c->ask($tenant, $session, $id), 'ROLLBACK'; }
+
+	# bystanders that wait for the provider
+	my @others = map { $c->nonce } 1 .. 3;
+	my @busy = map { $c->client('r3') } @others;
+	$busy[$_]->send($c->ask('t3', undef, $others[$_])) for 0 .. $#others;
+	eventually(sub { return $c->admin(q{SELECT count(*) FROM mw.attempt WHERE tenant = 't3' AND outcome = 'running'}) == 3; });
+
+	# the second pass of what an attempt goes through
+	my $skip = $path eq 'retry' && $point =~ /^(http_.*|settle)$/ ? ':1' : $point eq 'commit' ? ':' . $c->pick(0, 1, 2) : '';
+	my $gateway = grep { $_ eq $point } @in_gateway;
+	if ($gateway) { reload_fault($c->node, "$point:crash$skip"); }
+	else { $victim->value("SET mw.fault = '$point:crash$skip'"); }
+
+	my $r = $victim->send($c->ask($tenant, $session, $id, %o))->result(60);
+	if (MwClient::code_of($r) =~ /^(closed|57P..)$/)
+	{
+		$c->crashed;
+		$c->count(kills => 1);
+	}
+	else
+	{
+		$c->must(MwClient::word_of($r) eq ($o{prompt} // $c->prompt($tenant, $id)), "V4: $point on $path: " . MwClient::word_of($r));
+		$c->count('points not on the path' => 1);
+		$c->must($path ne 'first' || $skip, "$point was not reached by a first call");
+	}
+	$c->must(wait_recovered($c->node), "V12: the server is back after $point on $path");
+	reload_fault($c->node, '') if $gateway;
+	$c->script({});    # lets the bystanders go, where they are still there
+	$_->result for @busy;
+	my $resent = $c->persist($role, $tenant, $session, $id, %o);
+	my $most = 1 + $resent + ($path eq 'retry' ? 1 : 0);
+	my $requests = $c->requests($id);
+	$c->must($requests <= $most, "V3: $point on $path: $requests requests, at most $most are right");
+	$c->count('sent again after resend_unknown' => $resent);
+	for (@others) { $c->count('bystanders sent again' => $c->persist('r3', 't3', undef, $_)); }
+	$c->sound("after $point on $path");
+	return;
+});
+$c->finish;
