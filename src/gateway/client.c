@@ -166,11 +166,14 @@ pack(const MwWire *head, const char *tenant, const char *session, const MwAttemp
 	return p;
 }
 
-/* Put a packed request into a slot of this database's queue and wake the gateway. */
+/*
+ * Put a packed request into a slot of this database's queue and wake the gateway,
+ * which the caller has seen to before: nobody would free the request if it could
+ * not be started now.
+ */
 static int
-enqueue(dsa_pointer request, const MwWire *head, bool owns_reservation)
+enqueue(MwGate *gate, dsa_pointer request, const MwWire *head, bool owns_reservation)
 {
-	MwGate	   *gate = mw_gateway_ensure();
 	int			i;
 	MwSlot	   *s;
 
@@ -245,8 +248,23 @@ wait_for(int i, void *held)
 		CHECK_FOR_INTERRUPTS();
 	}
 
-	/* copied before anything is given up: running out of memory here must leave the slot to held.c */
+	/*
+	 * Until the last line that can fail, the slot is held.c's: it gives back what
+	 * is still reserved there, as it does for a call that was not carried out.
+	 */
+	if (!DsaPointerIsValid(s->reply))
+		ereport(ERROR,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("no shared memory is left for the answer of the gateway"),
+				 errhint("Where the call named a request_id, its answer is recorded: repeat it.")));
 	wire = dsa_get_address(mw_dsa(), s->reply);
+	if (wire->refused)
+		ereport(ERROR,
+				(errcode(wire->sqlstate),
+				 errmsg("the gateway did not carry out the call"),
+				 errdetail("%c%s%s", pg_toupper((unsigned char) wire->error[0]), wire->error + 1,
+						   wire->error[0] != '\0' && wire->error[strlen(wire->error) - 1] == '.' ? "" : "."),
+				 wire->hint[0] != '\0' ? errhint("%s", wire->hint) : 0));
 	size = sizeof(MwWireReply) + Max(wire->body_len, 0) + 1;
 	copy = MemoryContextAllocExtended(CurrentMemoryContext, size, MCXT_ALLOC_HUGE);
 	memcpy(copy, wire, size);
@@ -258,13 +276,6 @@ wait_for(int i, void *held)
 	dsa_free(mw_dsa(), request);
 	dsa_free(mw_dsa(), reply);
 
-	if (copy->refused)
-		ereport(ERROR,
-				(errcode(copy->sqlstate),
-				 errmsg("the gateway did not carry out the call"),
-				 errdetail("%c%s%s", pg_toupper((unsigned char) copy->error[0]), copy->error + 1,
-						   copy->error[0] != '\0' && copy->error[strlen(copy->error) - 1] == '.' ? "" : "."),
-				 copy->hint[0] != '\0' ? errhint("%s", copy->hint) : 0));
 	return copy;
 }
 
@@ -285,8 +296,9 @@ describe_scopes(MwWire *w, const MwReservation *r)
 static MwWireReply *
 ask(MwWire *head, const char *tenant, const char *session)
 {
+	MwGate	   *gate = mw_gateway_ensure();
 	dsa_pointer p = pack(head, tenant, session, NULL);
-	int			i = enqueue(p, head, false);
+	int			i = enqueue(gate, p, head, false);
 
 	return wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
 }
@@ -441,8 +453,9 @@ gateway_book_hit(MwCall *call)
 			.model = call->model,
 			.body = "",
 		};
+		MwGate	   *gate = mw_gateway_ensure();
 		dsa_pointer p = pack(&w, call->tenant, call->session, &a);
-		int			i = enqueue(p, &w, true);
+		int			i = enqueue(gate, p, &w, true);
 
 		r->requests = 0;
 		if (h)
@@ -530,11 +543,13 @@ gateway_exchange(const MwAttempt *a)
 	MwWireReply *wire;
 	MwReply    *reply = palloc0(sizeof(MwReply));
 	void	   *slot_handle;
+	MwGate	   *gate;
 	int			i;
 
 	describe_scopes(&w, r);
 	mw_fault("http_send");
-	i = enqueue(pack(&w, a->tenant, a->session, a), &w, true);
+	gate = mw_gateway_ensure();
+	i = enqueue(gate, pack(&w, a->tenant, a->session, a), &w, true);
 
 	/* the slot owns the reservation now; nothing can come between these lines */
 	if (h)
@@ -589,10 +604,12 @@ mw_gateway_record(const char *tenant, const pg_uuid_t *run_id)
 {
 	MwWire		w = {.work = MW_WORK_RECORD, .run_id = *run_id, .nscopes = 1};
 	MwAttempt	a = {.request_id = "bench", .purpose = "bench", .model = "bench", .body = ""};
+	MwGate	   *gate;
 	int			i;
 
 	w.limit_requests[0] = INFINITY;
-	i = enqueue(pack(&w, tenant, NULL, &a), &w, false);
+	gate = mw_gateway_ensure();
+	i = enqueue(gate, pack(&w, tenant, NULL, &a), &w, false);
 	(void) wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
 }
 

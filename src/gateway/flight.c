@@ -21,7 +21,12 @@
 #include "gateway/shm.h"
 #include "util/json.h"
 
-static List *flights;			/* of MwFlight: all that we have taken and not answered */
+/*
+ * All that we have taken and not answered.  A flight is linked in here under the
+ * lock that takes its slot, with nothing that could fail: should this process
+ * end now, its caller gets an answer (mw_flights_lost).
+ */
+static dlist_head flights = DLIST_STATIC_INIT(flights);
 static MemoryContext flight_cxt;
 
 MemoryContext
@@ -33,17 +38,44 @@ mw_flight_context(void)
 }
 
 /* All flights, for the loop's own look-arounds; not to be changed */
-List *
+dlist_head *
 mw_flights(void)
 {
-	return flights;
+	return &flights;
 }
 
 /* ---------- replies ---------- */
 
 /*
+ * Shared memory for a reply, or InvalidDsaPointer.  That no segment can be made
+ * (a small /dev/shm is full) is an ERROR even for DSA_ALLOC_NO_OOM, and one that
+ * flew from here would take every other call of the database down with it.
+ */
+static dsa_pointer
+reply_memory(Size size)
+{
+	volatile dsa_pointer p = InvalidDsaPointer;
+	MemoryContext old = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		p = reply_memory(size);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(old);
+		FlushErrorState();
+		LWLockReleaseAll();		/* those of the area; we hold none */
+	}
+	PG_END_TRY();
+	return p;
+}
+
+/*
  * Hand a flight's reply to its caller, or, where that has left, clear up after
- * it.  What is still reserved goes back to the caller with the reply.
+ * it.  What is still reserved goes back to the caller with the reply.  Never
+ * raises: where there is no memory for a reply the caller is told so by its
+ * absence.
  */
 void
 mw_flight_reply(MwFlight *f)
@@ -52,7 +84,6 @@ mw_flight_reply(MwFlight *f)
 	Size		size = sizeof(MwWireReply) + Max(f->body_len, 0) + 1;
 	dsa_pointer p;
 	dsa_pointer request = InvalidDsaPointer;
-	MwWireReply *r;
 	bool		gone;
 	MwSlot		was;
 
@@ -69,14 +100,18 @@ mw_flight_reply(MwFlight *f)
 		strlcpy(f->reply.hint, "Where the call named a request_id, its answer is recorded: repeat it.", sizeof(f->reply.hint));
 		f->reply.body_len = -1;
 		f->body = NULL;
-		p = dsa_allocate(mw_dsa(), sizeof(MwWireReply) + 1);
+		p = reply_memory(sizeof(MwWireReply) + 1);
 	}
-	r = dsa_get_address(mw_dsa(), p);
-	*r = f->reply;
-	if (f->body)
+	if (DsaPointerIsValid(p))
 	{
-		memcpy(mw_reply_body(r), f->body, f->body_len);
-		mw_reply_body(r)[f->body_len] = '\0';
+		MwWireReply *r = dsa_get_address(mw_dsa(), p);
+
+		*r = f->reply;
+		if (f->body)
+		{
+			memcpy(mw_reply_body(r), f->body, f->body_len);
+			mw_reply_body(r)[f->body_len] = '\0';
+		}
 	}
 
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
@@ -102,9 +137,10 @@ mw_flight_reply(MwFlight *f)
 	{
 		mw_counters_settle(was.scope, was.limited, was.nscopes, was.tokens, was.requests, 0, 0);
 		dsa_free(mw_dsa(), request);
-		dsa_free(mw_dsa(), p);
+		if (DsaPointerIsValid(p))
+			dsa_free(mw_dsa(), p);
 	}
-	flights = list_delete_ptr(flights, f);
+	dlist_delete(&f->node);
 	list_free(f->followers);
 	pfree(f);
 }
@@ -160,44 +196,48 @@ mw_flight_unhold(MwFlight *f)
 List *
 mw_flights_queued(MwGate *gate)
 {
-	List	   *taken = NIL;
+	MemoryContext cxt = mw_flight_context();
+	dlist_node *last = dlist_is_empty(&flights) ? NULL : dlist_tail_node(&flights);
 	List	   *todo = NIL;
-	ListCell   *lc;
-	MemoryContext old = MemoryContextSwitchTo(mw_flight_context());
 
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	while (gate->head >= 0)
 	{
 		MwSlot	   *s = &mw_shared->slots[gate->head];
-		MwFlight   *f = MemoryContextAllocExtended(flight_cxt, sizeof(MwFlight), MCXT_ALLOC_ZERO | MCXT_ALLOC_NO_OOM);
+		MwFlight   *f = MemoryContextAllocExtended(cxt, sizeof(MwFlight), MCXT_ALLOC_ZERO | MCXT_ALLOC_NO_OOM);
 
 		if (f == NULL)
 			break;				/* it stays queued */
 		f->slot = gate->head;
+		f->reply.retry_after_ms = -1;
 		gate->head = s->next;
 		if (gate->head < 0)
 			gate->tail = -1;
 		s->state = MW_SLOT_TAKEN;
-		f->w = dsa_get_address(mw_dsa(), s->request);
-		taken = lappend(taken, f);
+		dlist_push_tail(&flights, &f->node);
 	}
 	LWLockRelease(mw_shared->lock);
 
-	MemoryContextSwitchTo(old);
-
-	/* one after another: each may join those before it */
-	foreach(lc, taken)
+	/* one after another: each may join those before it, and be answered and gone */
+	for (;;)
 	{
-		MwFlight   *f = lfirst(lc);
+		MwFlight   *f;
 
-		old = MemoryContextSwitchTo(mw_flight_context());
-		flights = lappend(flights, f);
-		MemoryContextSwitchTo(old);
-		f->reply.retry_after_ms = -1;
-		if (f->w->work != MW_WORK_CALL || !mw_share_join(f))
-			todo = lappend(todo, f);
+		if (last != NULL ? !dlist_has_next(&flights, last) : dlist_is_empty(&flights))
+			break;
+		f = dlist_container(MwFlight, node, last != NULL ? dlist_next_node(&flights, last) : dlist_head_node(&flights));
+		f->w = dsa_get_address(mw_dsa(), mw_shared->slots[f->slot].request);
+		if (f->w->work == MW_WORK_CALL && mw_share_join(f))
+		{
+			/* it follows, or has been answered and is gone */
+			if (last != NULL ? dlist_has_next(&flights, last) && dlist_next_node(&flights, last) == &f->node :
+				!dlist_is_empty(&flights) && dlist_head_node(&flights) == &f->node)
+				last = &f->node;
+			continue;
+		}
+		last = &f->node;
+		todo = lappend(todo, f);
 	}
-	list_free(taken);
 	return todo;
 }
 
@@ -237,9 +277,32 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 	mw_breaker_tell(&mw_breakers_shared, w->serverid, w->breaker,
 					h->kind == MW_HTTP_COMPLETE && f->bill.http_status < 500 ? MW_HEALTH_ALIVE :
 					h->kind == MW_HTTP_COMPLETE || h->server_fault ? MW_HEALTH_FAILED : MW_HEALTH_NOTHING);
+	f->recorded = false;
 	f->in_flight = false;
 	f->transfer = NULL;
 	f->ended = true;
+}
+
+/* Judging needs memory of the size of the answer; without it the outcome of this one is unknown, and nobody else's */
+static void
+judge_or_lose(MwFlight *f, MwHttpResult *h)
+{
+	MemoryContext old = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		mw_flight_judge(f, h);
+	}
+	PG_CATCH();
+	{
+		MwHttpResult lost = {.kind = MW_HTTP_UNKNOWN, .retry_after_ms = -1};
+
+		MemoryContextSwitchTo(old);
+		FlushErrorState();
+		strlcpy(lost.error, "out of memory for the answer", sizeof(lost.error));
+		mw_flight_judge(f, &lost);
+	}
+	PG_END_TRY();
 }
 
 List *
@@ -253,7 +316,7 @@ mw_flights_ended(void)
 	{
 		MwFlight   *f = result.owner;
 
-		mw_flight_judge(f, &result);
+		judge_or_lose(f, &result);
 		free(result.body);
 		ended = lappend(ended, f);
 	}
@@ -263,23 +326,28 @@ mw_flights_ended(void)
 
 /* ---------- the end ---------- */
 
-/* The process ends with these in its hands: in memory only, no table can be written any more */
+/*
+ * The process ends with these in its hands: in memory only, no table can be
+ * written any more.  What a round had committed is handed out; what may have
+ * left, or has a row that says so, is charged at its reservation, which is what
+ * the next gateway will write; the rest is refused.
+ */
 void
 mw_flights_lost(void)
 {
-	ListCell   *lc;
-	List	   *left = list_copy(flights);
-
-	/*
-	 * What we had taken: charged at its reservation where it may have left,
-	 * which is what the next gateway will write; refused where it has not.
-	 */
-	foreach(lc, left)
+	while (!dlist_is_empty(&flights))
 	{
-		MwFlight   *f = lfirst(lc);
+		MwFlight   *f = dlist_head_element(MwFlight, node, &flights);
+		bool		done = f->recorded && !f->send;
 
+		f->followers = NIL;		/* they are here too */
+		if (done)
+		{
+			mw_flight_reply(f);
+			continue;
+		}
 		mw_flight_unhold(f);
-		if (f->in_flight || f->ended)
+		if (f->in_flight || f->ended || f->recorded)
 		{
 			f->bill.kind = MW_OUTCOME_UNKNOWN;
 			f->bill.tokens = f->w->reserved_tokens;

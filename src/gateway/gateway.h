@@ -14,6 +14,8 @@
 #define MW_GATEWAY_H
 
 #include "mw.h"
+
+#include "lib/ilist.h"
 #include "gateway/bill.h"
 #include "gateway/http.h"
 #include "gateway/shm.h"
@@ -58,6 +60,7 @@ extern void mw_route_forget(void);	/* after a 401: the key file may have changed
 /* One exchange, from queue to reply; lives in the worker's memory */
 typedef struct MwFlight
 {
+	dlist_node	node;			/* in mw_flights() */
 	int			slot;
 	MwWire	   *w;				/* in the DSA; ours while the slot is TAKEN */
 	const MwRoute *route;		/* valid in the round that records the attempt */
@@ -74,6 +77,7 @@ typedef struct MwFlight
 	bool		send;			/* the attempt row is written: it leaves after the commit */
 	bool		resolved;		/* nothing has to be sent: reply says why */
 	bool		in_flight;		/* it has left */
+	bool		recorded;		/* what this round does is committed, and shared memory says the same */
 
 	/* after it */
 	MwBill		bill;			/* kind, too, for what never left */
@@ -105,7 +109,7 @@ extern void mw_record_lock_tables(bool lock);	/* session-level, while calls are 
 extern int	mw_booking_scopes(const MwWire *w, MwKey *keys, double *limits);
 
 /* flight.c */
-extern List *mw_flights(void);
+extern dlist_head *mw_flights(void);
 extern List *mw_flights_queued(MwGate *gate);	/* takes the queue; returns those that have joined no other */
 extern List *mw_flights_ended(void);	/* whose transfers have ended, judged */
 extern void mw_flight_judge(MwFlight *f, MwHttpResult *h);

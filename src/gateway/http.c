@@ -50,6 +50,7 @@
 
 #define EVENTS_A_ROUND		64
 #define PUSH_EVERY_MS		10
+#define AFTER_ERROR_MS		10
 
 /*
  * Descriptors: this many are asked for, and of what the process gets the half,
@@ -92,16 +93,6 @@ static int64 push_at = -1;		/* ms of the monotonic clock: see push_connecting */
 static int	nstalled;			/* in the running list, to be picked up by mw_http_next */
 static sigset_t all_signals;
 
-/* The one way into libcurl's loop */
-static void
-act(curl_socket_t fd, int what)
-{
-	int			running;
-
-	cut_bytes = 0;
-	curl_multi_socket_action(multi, fd, what, &running);
-}
-
 static int64
 now_ms(void)
 {
@@ -109,6 +100,21 @@ now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (int64) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/*
+ * The one way into libcurl's loop.  Out of memory it returns early and has told
+ * us of no timer, so that nothing would ever wake it: it is asked again soon, and
+ * what it could not go on with ends at its deadline.
+ */
+static void
+act(curl_socket_t fd, int what)
+{
+	int			running;
+
+	cut_bytes = 0;
+	if (curl_multi_socket_action(multi, fd, what, &running) != CURLM_OK)
+		timer_at = Max(now_ms() + AFTER_ERROR_MS, 1);
 }
 
 /* ---------- signals ---------- */

@@ -160,14 +160,17 @@ start_transfer(MwFlight *f)
 	return f->in_flight;
 }
 
-/* After the commit: shared memory follows, requests leave, answers are handed out */
-static List *
-carry_out(MwFlight *f)
+/*
+ * The commit has happened: shared memory says the same.  For the whole round
+ * before anything else is done, and with nothing that could fail, so that the two
+ * never differ, whatever happens to this process from here on.
+ */
+static void
+follow_commit(MwFlight *f)
 {
 	MwWire	   *w = f->w;
 	MwKey		keys[MW_MAX_SCOPES];
 	double		limits[MW_MAX_SCOPES];
-	List	   *next = NIL;
 
 	switch (w->work)
 	{
@@ -176,11 +179,9 @@ carry_out(MwFlight *f)
 			for (int i = 0; i < w->nscopes; i++)
 				if (w->limited[i])
 					(void) mw_counters_load(&w->scope[i], MyDatabaseId, f->load_tokens[i], f->load_requests[i]);
-			mw_flight_reply(f);
 			break;
 		case MW_WORK_RECORD:
 			f->bill.kind = MW_OUTCOME_OK;
-			mw_flight_reply(f);
 			break;
 		case MW_WORK_BOOK:
 			{
@@ -200,25 +201,31 @@ carry_out(MwFlight *f)
 				s->requests = 0;
 				LWLockRelease(mw_shared->lock);
 				f->bill.kind = MW_OUTCOME_OK;
-				mw_flight_reply(f);
 				break;
 			}
 		case MW_WORK_CALL:
 			if (f->ended)
-			{
 				mw_flight_settle(f);
-				next = mw_share_end(f, true);
-				mw_flight_reply(f);
-			}
-			else if (f->resolved)
-			{
-				next = mw_share_end(f, false);
-				mw_flight_reply(f);
-			}
-			else if (!start_transfer(f))
-				next = lappend(next, f);
 			break;
 	}
+	f->recorded = true;
+}
+
+/* And then: requests leave, answers are handed out */
+static List *
+carry_out(MwFlight *f)
+{
+	List	   *next = NIL;
+
+	if (f->send)
+	{
+		if (!start_transfer(f))
+			next = lappend(next, f);
+		return next;
+	}
+	if (f->w->work == MW_WORK_CALL)
+		next = mw_share_end(f, f->ended);
+	mw_flight_reply(f);
 	return next;
 }
 
@@ -272,6 +279,8 @@ mw_round_do(MwGate *gate, List *work)
 	if (try_round(work, &sqlstate, why, sizeof(why), hint, sizeof(hint)))
 	{
 		gate->commits++;
+		foreach(lc, work)
+			follow_commit(lfirst(lc));
 		foreach(lc, work)
 			next = list_concat(next, carry_out(lfirst(lc)));
 	}

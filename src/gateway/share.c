@@ -77,15 +77,15 @@ follow(MwFlight *f, MwFlight *leader)
 static void
 lead(MwFlight *f)
 {
-	ListCell   *lc;
+	dlist_iter	iter;
 
 	f->leader = NULL;
 	f->parked_until.us = 0;
 	if (!f->w->cacheable)
 		return;
-	foreach(lc, mw_flights())
+	dlist_foreach(iter, mw_flights())
 	{
-		MwFlight   *other = lfirst(lc);
+		MwFlight   *other = dlist_container(MwFlight, node, iter.cur);
 
 		if (other != f && other->parked_until.us != 0 && equal_miss(other->w, f->w))
 			follow(other, f);
@@ -109,12 +109,14 @@ bool
 mw_share_join(MwFlight *f)
 {
 	MwWire	   *w = f->w;
-	ListCell   *lc;
+	dlist_iter	iter;
 
-	foreach(lc, mw_flights())
+	dlist_foreach(iter, mw_flights())
 	{
-		MwFlight   *other = lfirst(lc);
+		MwFlight   *other = dlist_container(MwFlight, node, iter.cur);
 
+		if (other->w == NULL)
+			break;				/* taken after f */
 		if (other == f || other->leader != NULL || other->parked_until.us != 0 || other->w->work != MW_WORK_CALL)
 			continue;
 		f->same_call = same_call(w, other->w);
@@ -266,11 +268,12 @@ mw_share_due(long *next)
 	List	   *waiting = NIL;
 	List	   *due = NIL;
 	ListCell   *lc;
+	dlist_iter	iter;
 
 	*next = -1;
-	foreach(lc, mw_flights())
+	dlist_foreach(iter, mw_flights())
 	{
-		MwFlight   *f = lfirst(lc);
+		MwFlight   *f = dlist_container(MwFlight, node, iter.cur);
 
 		if (f->leader != NULL || f->parked_until.us != 0)
 			waiting = lappend(waiting, f);

@@ -48,10 +48,17 @@ mw_round_context(void)
 
 /* ---------- coming and going ---------- */
 
+/* Nobody waits for us in vain.  An ERROR may have come from under a lock, which nothing else gives up before this. */
+static void
+answer_all(int code, Datum arg)
+{
+	LWLockReleaseAll();
+	mw_flights_lost();
+}
+
 static void
 gone(int code, Datum arg)
 {
-	mw_flights_lost();
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	gate->pid = 0;
 	gate->latch = NULL;
@@ -67,10 +74,11 @@ wind_down(void)
 {
 	List	   *work = NIL;
 	ListCell   *lc;
+	dlist_iter	iter;
 
-	foreach(lc, mw_flights())
+	dlist_foreach(iter, mw_flights())
 	{
-		MwFlight   *f = lfirst(lc);
+		MwFlight   *f = dlist_container(MwFlight, node, iter.cur);
 		MwHttpResult h = {.kind = MW_HTTP_UNKNOWN, .retry_after_ms = -1};
 
 		if (!f->in_flight)
@@ -109,6 +117,7 @@ sit_down(int index)
 	if (taken)
 		proc_exit(0);
 	before_shmem_exit(gone, 0);
+	before_shmem_exit(answer_all, 0);	/* the last one is the first to run */
 	ConditionVariableBroadcast(&mw_shared->changed);
 }
 
@@ -248,13 +257,13 @@ mw_gateway_main(Datum arg)
 		}
 
 		/* what an idle gateway does: make good, let go of its locks, leave */
-		if (mw_flights() == NIL && mw_round_unrecorded())
+		if (dlist_is_empty(mw_flights()) && mw_round_unrecorded())
 			in_transaction(recover, &result);	/* what still cannot be written is recovered at the next start */
 
 		timeout = mw_http_timeout_ms();
 		if (ms >= 0)
 			timeout = timeout < 0 ? ms : Min(timeout, ms);
-		if (mw_flights() == NIL)
+		if (dlist_is_empty(mw_flights()))
 		{
 			long		idle = mw_ms_since(last_work);
 			long		limit = mw_guc_gateway_idle_s * 1000L;

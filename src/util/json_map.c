@@ -107,7 +107,7 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 					place.path[level - 1] = NULL;	/* until a key names it */
 				}
 				/* a raw scalar's array must be passed on as it came */
-				result = pushJsonbValue(&stack, tok, tok == WJB_BEGIN_ARRAY ? &v : NULL);
+				result = pushJsonbValue(&stack, tok, raw_scalar ? &v : NULL);
 				break;
 			case WJB_END_ARRAY:
 			case WJB_END_OBJECT:

@@ -50,7 +50,8 @@ use MwUpstream;
 my $json = JSON::PP->new->canonical->pretty;
 
 # new(TITLE, rounds => [SMOKE, FULL], every => rounds between checkpoints, tenants => 3, conf => "lines",
-#     upstream => [arguments of the mock], server => {options of the model server})
+#     upstream => [arguments of the mock], server => {options of the model server}, env => {of the server's processes},
+#     init => [of the node])
 sub new
 {
 	my ($class, $title, %o) = @_;
@@ -79,10 +80,13 @@ sub new
 
 	my $up = $self->{up} = MwUpstream->start(@{ $o{upstream} // [] });
 	$up->reset({}, mode => 'echo');
-	my $node = $self->{node} = MwNode->new($id, start => 0,
+	my $node = $self->{node} = MwNode->new($id, start => 0, $o{init} ? (init => $o{init}) : (),
 		conf => join "\n", 'restart_after_crash = on', "include_if_exists = 'fault.conf'", "mw.gateway_idle = '300s'",
 		'max_connections = 260', "deadlock_timeout = '200ms'", "client_connection_check_interval = '100ms'", $o{conf} // '');
-	$node->start;
+	{
+		local %ENV = (%ENV, %{ $o{env} // {} });
+		$node->start;
+	}
 	$node->safe_psql('postgres', 'CREATE EXTENSION mw');
 	# what fails here is meant to: a breaker would keep the faults away from what they are to try
 	$node->server(llm => $up->base_url, key => 'sk-campaign', breaker => 'off', retry_reserve => 9999, %{ $o{server} // {} });
