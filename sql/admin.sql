@@ -137,7 +137,7 @@ SELECT admin_tell(c) FROM unnest(ARRAY[
 	$$SELECT mw_alter_recognizer('NOSUCH', '{}')$$
 ]) AS c;
 SELECT tenant, pii_type, strategy, validator, context, priority, builtin
-FROM mw.recognizer WHERE pii_type IN ('BADGE', 'EMAIL') ORDER BY tenant, pii_type, builtin;
+FROM mw.recognizer WHERE pii_type IN ('BADGE', 'EMAIL') ORDER BY tenant, pii_type, builtin, priority DESC;
 -- what PCRE2 says of a wrong pattern differs between its versions
 SELECT split_part(admin_tell(c), E'\n', 1) FROM unnest(ARRAY[
 	$$SELECT mw_create_recognizer('BAD', 'x(')$$,

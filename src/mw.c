@@ -38,6 +38,7 @@ _PG_init(void)
 	mw_guc_init();
 	mw_held_init();
 	mw_policy_init();
+	mw_policy_builtin(mw_builtin_recognizer);
 	mw_pipeline_init();
 	mw_loghide_init();
 

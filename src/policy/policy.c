@@ -247,51 +247,104 @@ choose_rows(RuleRow *rows, int n)
 	return chosen;
 }
 
+static const MwRecognizer *(*builtin_recognizer) (int i) = NULL;
+
+/* mw_policy_builtin says where the built-in recognizers are. */
+void
+mw_policy_builtin(const MwRecognizer *(*get) (int i))
+{
+	builtin_recognizer = get;
+}
+
+/* The rows of the table stand for what an administrator changed; the built-in ones are the library's. */
 static void
 read_recognizers(MwPolicy *p, MwHash *version)
 {
 	static MwStmt stmt = {
-		"SELECT r.pii_type, r.tenant OPERATOR(pg_catalog.<>) '*', r.builtin, r.id, r.priority,"
-		" r.pattern, r.validator, r.context, r.strategy, r.prefilter FROM mw.recognizer AS r"
-		" WHERE r.tenant OPERATOR(pg_catalog.=) '*' OR r.tenant OPERATOR(pg_catalog.=) $1",
+		"SELECT r.pii_type, r.tenant OPERATOR(pg_catalog.<>) '*', r.id, r.priority,"
+		" r.pattern, r.validator, r.context, r.strategy, r.prefilter, r.on_demand, r.function FROM mw.recognizer AS r"
+		" WHERE NOT r.builtin AND (r.tenant OPERATOR(pg_catalog.=) '*' OR r.tenant OPERATOR(pg_catalog.=) $1)",
 		1, {TEXTOID}
 	};
 	Datum		arg = CStringGetTextDatum(p->tenant);
-	int			n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
-	RuleRow    *rows = palloc0(sizeof(RuleRow) * (n + 1));
+	int			nrows = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
+	int			nbuiltin = 0;
+	int			n = 0;
+	int			chosen = 0;
+	RuleRow    *rows;
 	bool		isnull;
 
-	for (int i = 0; i < n; i++)
+	while (builtin_recognizer(nbuiltin) != NULL)
+		nbuiltin++;
+	rows = palloc0(sizeof(RuleRow) * (nrows + nbuiltin + 1));
+	for (int i = 0; i < nrows; i++, n++)
 	{
-		rows[i].id = DatumGetInt32(column(i, 4, &isnull));
-		rows[i].priority = DatumGetInt32(column(i, 5, &isnull));
+		rows[n].name = column_text(i, 1);
+		rows[n].rank = DatumGetBool(column(i, 2, &isnull)) ? 0 : 2;
+		rows[n].id = DatumGetInt32(column(i, 3, &isnull));
+		rows[n].priority = DatumGetInt32(column(i, 4, &isnull));
+		rows[n].row = i;
 	}
-	n = choose_rows(rows, n);
-	qsort(rows, n, sizeof(RuleRow), by_priority);
+	for (int i = 0; i < nbuiltin; i++, n++)
+	{
+		const MwRecognizer *r = builtin_recognizer(i);
 
-	p->recognizers = MemoryContextAllocZero(p->cxt, sizeof(MwRecognizer) * (n + 1));
-	p->nrecognizers = n;
-	for (int i = 0; i < n; i++)
+		rows[n].name = r->type;
+		rows[n].rank = 3;
+		rows[n].id = i;
+		rows[n].priority = r->priority;
+		rows[n].row = -1 - i;
+	}
+	/* whose rows of a type count */
+	if (nrows > 0)
+	{
+		qsort(rows, n, sizeof(RuleRow), by_name);
+		for (int i = 0; i < n; i++)
+		{
+			if (chosen > 0 && rows[i].rank != rows[chosen - 1].rank && strcmp(rows[i].name, rows[chosen - 1].name) == 0)
+				continue;
+			rows[chosen++] = rows[i];
+		}
+	}
+	else
+		chosen = n;
+	qsort(rows, chosen, sizeof(RuleRow), by_priority);
+
+	p->recognizers = MemoryContextAllocZero(p->cxt, sizeof(MwRecognizer) * (chosen + 1));
+	p->nrecognizers = chosen;
+	for (int i = 0; i < chosen; i++)
 	{
 		MwRecognizer *r = &p->recognizers[i];
 		int			row = rows[i].row;
 
+		if (row < 0)
+		{
+			*r = *builtin_recognizer(-1 - row);
+			continue;
+		}
 		r->type = MemoryContextStrdup(p->cxt, rows[i].name);
-		r->own = rows[i].rank < 2;
+		r->own = rows[i].rank == 0;
 		r->priority = rows[i].priority;
-		r->pattern = keep(p, column_text(row, 6));
-		r->validator = keep(p, column_text(row, 7));
-		r->context = keep(p, column_text(row, 8));
-		r->strategy = strategy_of(column_text(row, 9));
-		r->prefilter = keep(p, column_text(row, 10));
+		r->pattern = keep(p, column_text(row, 5));
+		r->validator = keep(p, column_text(row, 6));
+		r->context = keep(p, column_text(row, 7));
+		r->strategy = strategy_of(column_text(row, 8));
+		r->prefilter = keep(p, column_text(row, 9));
+		r->on_demand = DatumGetBool(column(row, 10, &isnull));
+		r->function = keep(p, column_text(row, 11));
 
 		mw_hash_text(version, r->type);
 		mw_hash_text(version, r->pattern);
 		mw_hash_text(version, r->validator);
 		mw_hash_text(version, r->context);
+		mw_hash_text(version, r->function);
 		mw_hash_part(version, &r->priority, sizeof(r->priority));
 		mw_hash_part(version, &r->strategy, sizeof(r->strategy));
+		mw_hash_part(version, &r->on_demand, sizeof(r->on_demand));
 	}
+	/* what the library finds changes with the library */
+	mw_hash_text(version, MW_VERSION);
+	mw_hash_part(version, &nbuiltin, sizeof(nbuiltin));
 }
 
 static MwGuardKind

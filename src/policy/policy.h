@@ -71,6 +71,8 @@ typedef struct MwPolicy
 } MwPolicy;
 
 extern void mw_policy_init(void);	/* callbacks; from _PG_init */
+/* The recognizers of the library, which need no reading: get(i), NULL behind the last */
+extern void mw_policy_builtin(const struct MwRecognizer *(*get) (int i));
 
 /*
  * The policy of a tenant for the current role.  Raises MW101 when the role may

@@ -18,10 +18,13 @@ typedef struct MwRecognizer
 	const char *type;			/* EMAIL */
 	const char *pattern;
 	const char *validator;		/* NULL: none */
-	const char *context;		/* regular expression of words that must stand near, or NULL */
+	const char *context;		/* what must stand near: =word|word, or a regular expression; or NULL */
 	int			priority;		/* higher wins an overlap of equal validation */
 	MwStrategy	strategy;
-	const char *prefilter;		/* what every match contains, or NULL; see stage/prefilter.h */
+	const char *prefilter;		/* where matches begin, or NULL; see stage/gate.h */
+	const char *function;		/* an SQL function or a server that finds it instead of a pattern, or NULL */
+	bool		on_demand;		/* only where its type is asked for by name or preset ... */
+	bool		demanded;		/* ... as it is here */
 	bool		own;			/* the tenant's, not that of '*': which argument changes it */
 } MwRecognizer;
 

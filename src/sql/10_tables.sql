@@ -52,17 +52,20 @@ SELECT pg_catalog.pg_extension_config_dump('mw.model', '');
 CREATE TABLE mw.recognizer (
 	tenant text COLLATE "C" NOT NULL DEFAULT '*',
 	pii_type text NOT NULL CHECK (pii_type ~ '^[A-Z][A-Z0-9_]{0,62}$'),
-	pattern text NOT NULL,
+	pattern text,
+	function text,					-- or who finds it: an SQL function, or server:NAME of an analyzer
 	validator text,
 	context text,
 	priority integer NOT NULL DEFAULT 0,
 	strategy text NOT NULL DEFAULT 'placeholder' CHECK (strategy IN ('mask', 'placeholder', 'hash', 'redact', 'block')),
-	prefilter text,
+	prefilter text,					-- where matches begin (src/stage/gate.h)
+	on_demand boolean NOT NULL DEFAULT false,	-- only where the type is asked for by name or preset
 	builtin boolean NOT NULL DEFAULT false,
 	id integer NOT NULL DEFAULT 0,	-- several patterns of one type
+	CHECK (num_nonnulls(pattern, function) = 1),
 	PRIMARY KEY (tenant, pii_type, builtin, id)	-- an administrator's rows stand beside the built-in ones: a dump must restore
 );
-COMMENT ON TABLE mw.recognizer IS 'what personal data looks like; a tenant''s rows of a type replace those of ''*'', an administrator''s the built-in ones';
+COMMENT ON TABLE mw.recognizer IS 'what personal data looks like; a tenant''s rows of a type replace those of ''*'', an administrator''s the built-in ones, which are listed here and read from the library';
 SELECT pg_catalog.pg_extension_config_dump('mw.recognizer', 'WHERE NOT builtin');
 
 CREATE TABLE mw.guard (

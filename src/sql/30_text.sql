@@ -55,7 +55,7 @@ COMMENT ON FUNCTION @extschema@.mw_seed_cache_key(text, jsonb, text) IS
 'BLAKE2b-16 over prompt, 0x1f, tools as Python''s json.dumps(..., sort_keys=True) writes them (nothing for NULL or an empty list), 0x1f, tenant: 32 hex digits. NULL where prompt or tenant is NULL.';
 
 CREATE FUNCTION mw.builtin_recognizers(OUT pii_type text, OUT id integer, OUT pattern text, OUT validator text,
-	OUT context text, OUT priority integer, OUT strategy text, OUT prefilter text)
+	OUT context text, OUT priority integer, OUT strategy text, OUT prefilter text, OUT on_demand boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'mw_builtin_recognizer_rows'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
@@ -68,8 +68,8 @@ AS 'MODULE_PATHNAME', 'mw_builtin_guard_rows'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION mw.builtin_guards() IS 'the guards that come with the library';
 
-INSERT INTO mw.recognizer (tenant, pii_type, id, pattern, validator, context, priority, strategy, prefilter, builtin)
-SELECT '*', r.pii_type, r.id, r.pattern, r.validator, r.context, r.priority, r.strategy, r.prefilter, true
+INSERT INTO mw.recognizer (tenant, pii_type, id, pattern, validator, context, priority, strategy, prefilter, on_demand, builtin)
+SELECT '*', r.pii_type, r.id, r.pattern, r.validator, r.context, r.priority, r.strategy, r.prefilter, r.on_demand, true
 FROM mw.builtin_recognizers() AS r;
 
 INSERT INTO mw.guard (tenant, guard, kind, pattern, category, weight, threshold, sources, mode, builtin)

@@ -1,90 +1,167 @@
 /*
- * detect.c - what of a text is personal: recognisers over windows, overlaps.
+ * detect.c - what of a text is personal: the plan of a policy's recognisers,
+ * and one of them tried at one place.
  *
  * What is compiled from a policy's recognisers hangs on the policy
  * (redact_plan) and dies with it; the patterns themselves are the process's
- * (util/regex.c).  Finding touches no table and no shared memory, and its time
- * is linear in the text: each pattern's work at one place is bounded, windows
- * of one recogniser are joined where they overlap, and a match that a validator refuses moves the
- * search on by one character only.
+ * (util/regex.c), compiled when a text first gives a reason to, or in the
+ * postmaster.  Finding touches no table and no shared memory.
  *
- * Overlaps: validated before unvalidated, then priority, then length.  What the
- * loser covered beyond the winner is not left standing: the winner grows over
- * it, since half a number in clear is a number in clear.
+ * A match begins where the scan (scan.c) says one can, so that the pattern is
+ * anchored there; what an administrator wrote has no gate and is searched for.
+ * A text that hides something (full-width digits, invisible characters) is
+ * searched twice, as it is and in its plain view (pii_view.c), and what either
+ * finds counts; spans are always of the original.
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-#include "stage/prefilter.h"
-#include "stage/redact.h"
+#include "stage/detect.h"
 
-/* how much of the text before a match its context is looked for in */
-#define MW_CONTEXT_BYTES	64
-/* beyond this many spans on one heap the strongest simply takes all */
-#define MW_OVERLAP_MAX		64
+/* ---------- the plan ---------- */
 
-typedef struct PlanRec
+static void
+bad_pattern(const MwRecognizer *rec, const char *why)
 {
-	const MwRecognizer *rec;
-	MwRegex    *re;
-	MwRegex    *context;
-	MwValidator validate;
-	int			set;			/* of the prefilter, -1: the whole text */
-	int			least;
-	bool		high;
-} PlanRec;
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_BAD_ARGUMENT),
+			 errmsg("invalid pattern of the recognizer for %s", rec->type),
+			 errdetail("%s.", why),
+			 errhint("SELECT mw_alter_recognizer(%s, '{\"pattern\": \"…\"}')",
+					 quote_literal_cstr(rec->type))));
+}
 
-typedef struct Plan
+static bool
+is_searched(const MwGate *gate)
 {
-	MwPrefilter pf;
-	int			nrecs;
-	PlanRec		recs[FLEXIBLE_ARRAY_MEMBER];
-} Plan;
-
-typedef struct Found
-{
-	MwSpan	   *spans;
-	int			n;
-	int			cap;
-	MwSpan		some[48];
-} Found;
+	return gate->kind == MW_GATE_NONE || gate->kind == MW_GATE_AT;
+}
 
 /* Compile a pattern that was checked when it was stored; a row written by hand may still be wrong. */
 static MwRegex *
-compile(const MwRecognizer *rec, const char *pattern, int flags)
+compile(const MwRecognizer *rec, const MwGate *gate)
 {
 	char	   *why = NULL;
-	MwRegex    *re = mw_regex_get(pattern, flags, &why);
+	MwRegex    *re = mw_regex_get(rec->pattern, is_searched(gate) ? MW_REGEX_FROM : MW_REGEX_ANCHORED, &why);
 
 	if (re == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("invalid pattern of the recognizer for %s", rec->type),
-				 errdetail("%s.", why),
-				 errhint("SELECT mw_alter_recognizer(%s, '{\"pattern\": \"…\"}')",
-						 quote_literal_cstr(rec->type))));
+		bad_pattern(rec, why);
 	return re;
 }
 
-static Plan *
+static MwRegex *
+compile_context(const MwRecognizer *rec)
+{
+	char	   *why = NULL;
+	MwRegex    *re = mw_regex_get(rec->context, MW_REGEX_CASELESS, &why);
+
+	if (re == NULL)
+		bad_pattern(rec, why);
+	return re;
+}
+
+/* Enter a recogniser where the scan looks for it. */
+static void
+enter(MwPlan *plan, int i)
+{
+	MwPlanRec  *pr = &plan->recs[i];
+	const MwGate *g = &pr->gate;
+	int			k;
+
+	mw_set_put(&plan->of_kind[g->kind], i);
+	if (pr->needs_context)
+		mw_set_put(&plan->contextual, i);
+	if (pr->context_words)
+		mw_set_put(&plan->worded, i);
+	if (g->plus)
+		mw_set_put(&plan->needs_plus, i);
+	plan->caps |= g->kind == MW_GATE_CAPS;
+
+	if (g->kind == MW_GATE_NUMBER || g->kind == MW_GATE_RUN)
+	{
+		for (k = 0; k <= MW_LEN_LONG; k++)
+			if ((g->len >> k) & 1)
+				mw_set_put(&plan->number_len[k], i);
+		for (k = 0; k <= MW_LEN_LONG; k++)
+			if ((g->two >> k) & 1)
+				mw_set_put(&plan->number_two[k], i);
+		for (k = 0; k < 10; k++)
+			if ((g->digits >> k) & 1)
+				mw_set_put(&plan->number_first[k], i);
+	}
+	if (g->kind == MW_GATE_WORD || g->kind == MW_GATE_RUN)
+	{
+		for (k = 0; k <= MW_LEN_LONG; k++)
+			if ((g->len >> k) & 1)
+				mw_set_put(&plan->word_len[k], i);
+		if (g->digits)
+			mw_set_put(&plan->word_first[0], i);
+		if (g->letters)
+			mw_set_put(&plan->word_first[1], i);
+	}
+	for (k = 0; k < 6; k++)
+		if ((g->sep >> k) & 1)
+			mw_set_put(&plan->number_sep[k], i);
+	for (k = 0; k < 8; k++)
+		if ((g->prev >> k) & 1)
+			mw_set_put(&plan->number_prev[k], i);
+
+	if (g->kind == MW_GATE_KEY)
+	{
+		const char *p = g->start ? g->start : "";
+
+		while (*p && plan->nstarts < MW_GATE_STARTS)
+		{
+			int			n = strcspn(p, ", ");
+			int			at = plan->nstarts++;
+
+			plan->starts[at].s = p;
+			plan->starts[at].len = n;
+			plan->starts[at].rec = i;
+			plan->starts[at].next = plan->start_of[(unsigned char) *p];
+			plan->start_of[(unsigned char) *p] = at;
+			p += n;
+			if (*p == ',')
+				p++;
+			else
+				break;
+		}
+	}
+}
+
+static MwPlan *
 make_plan(const MwPolicy *policy)
 {
 	MemoryContext old = MemoryContextSwitchTo(policy->cxt);
-	Plan	   *plan = palloc0(offsetof(Plan, recs) + sizeof(PlanRec) * policy->nrecognizers);
+	MwPlan	   *plan = palloc0(sizeof(MwPlan));
+	bool		words = false;
 	int			i;
 
-	mw_prefilter_init(&plan->pf);
+	plan->cxt = policy->cxt;
+	plan->recs = palloc0(sizeof(MwPlanRec) * Max(1, policy->nrecognizers));
+	memset(plan->start_of, 0xff, sizeof(plan->start_of));
 	for (i = 0; i < policy->nrecognizers; i++)
 	{
 		const MwRecognizer *rec = &policy->recognizers[i];
-		PlanRec    *pr = &plan->recs[plan->nrecs++];
+		MwPlanRec  *pr = &plan->recs[plan->nrecs];
 
+		if (rec->function != NULL || (rec->on_demand && !rec->demanded))
+			continue;
 		pr->rec = rec;
-		pr->re = compile(rec, rec->pattern, 0);
+		if (plan->nrecs >= MW_SET_MAX || !mw_gate_read(rec->prefilter, &pr->gate))
+		{
+			memset(&pr->gate, 0, sizeof(MwGate));
+			plan->gateless = true;
+		}
 		if (rec->context)
-			pr->context = compile(rec, rec->context, MW_REGEX_CASELESS);
+		{
+			pr->needs_context = true;
+			pr->context_words = rec->context[0] == '=' && plan->nrecs < MW_SET_MAX;
+			words |= pr->context_words;
+		}
 		if (rec->validator)
 		{
 			pr->validate = mw_validator_find(rec->validator);
@@ -94,15 +171,18 @@ make_plan(const MwPolicy *policy)
 						 errmsg("unknown validator \"%s\" of the recognizer for %s", rec->validator, rec->type),
 						 errhint("Known are %s.", mw_validator_names())));
 		}
-		pr->set = mw_prefilter_add(&plan->pf, rec->prefilter, &pr->least, &pr->high);
+		if (plan->nrecs < MW_SET_MAX)
+			enter(plan, plan->nrecs);
+		plan->nrecs++;
 	}
-	mw_prefilter_ready(&plan->pf);
+	if (words)
+		plan->words = mw_context_make(plan);
 	MemoryContextSwitchTo(old);
 	return plan;
 }
 
 /* The plan of a policy; made at first use, which does not change what the policy says. */
-static inline Plan *
+static inline MwPlan *
 get_plan(const MwPolicy *policy)
 {
 	if (policy->redact_plan == NULL)
@@ -116,13 +196,20 @@ mw_policy_detects(const MwPolicy *policy)
 	return policy->nrecognizers > 0;
 }
 
-static void
-add_span(Found *f, int from, int to, const MwRecognizer *rec)
+/* ---------- trying ---------- */
+
+#ifdef MW_COUNT_TRIES
+long mw_tries[1000];
+#endif
+
+void
+mw_found_add(MwFound *f, int from, int to, const MwRecognizer *rec)
 {
 	MwSpan	   *sp;
 
 	if (f->n == f->cap)
 	{
+		CHECK_FOR_INTERRUPTS();
 		f->cap *= 2;
 		if (f->spans == f->some)
 		{
@@ -139,220 +226,142 @@ add_span(Found *f, int from, int to, const MwRecognizer *rec)
 	sp->entry = -1;
 	sp->shown = NULL;
 	sp->shown_len = 0;
-}
-
-/* Whether a word of the recogniser's context stands before the match, or behind it in brackets. */
-static bool
-in_context(const PlanRec *pr, const char *s, int len, int from, int to)
-{
-	int			start = Max(0, from - MW_CONTEXT_BYTES);
-	int			a,
-				b;
-
-	while (start > 0 && ((unsigned char) s[start] & 0xc0) == 0x80)
-		start--;
-	/* the subject ends at the match, so that $ in a context means "right before it" */
-	if (mw_regex_find(pr->context, s, from, start, &a, &b) == 1)
-		return true;
-	if (to < len && s[to] == ' ')
-		to++;
-	if (to < len && s[to] == '(')
+	if (rec->validator && (to > f->covered || rec->priority > f->covered_by))
 	{
-		int			end = to;
-
-		while (end < len && end < to + 24 && s[end] != ')')
-			end++;
-		while (end < len && ((unsigned char) s[end] & 0xc0) == 0x80)
-			end++;
-		return mw_regex_find(pr->context, s, end, to, &a, &b) == 1;
+		f->covered = to;
+		f->covered_by = rec->priority;
 	}
-	return false;
 }
 
-/*
- * Whether a stronger recogniser has this place already.  Recognisers run in
- * order of priority, so this saves the look for a context where it would change
- * nothing; with many spans it is not worth the search.
- */
-static bool
-covered(const PlanRec *pr, int from, int to, const Found *f)
+/* What a pattern matched at from..to, judged; the end of the value, 0 for none */
+static int
+judge(MwSearch *q, const MwPlanRec *pr, int rec, int from, int to)
 {
-	int			i;
+	if (to == from)
+		return 0;				/* an empty match is none */
+	if (pr->validate)
+	{
+		int			n = pr->validate(q->s + from, to - from);
 
-	if (f->n > MW_OVERLAP_MAX)
+		if (n <= 0)
+			return 0;
+		to = from + n;
+	}
+	if (pr->needs_context && !mw_context_near(q, pr, rec, from, to))
+		return 0;
+	return to;
+}
+
+/* mw_pii_try matches one recogniser at one place. */
+bool
+mw_pii_try(MwSearch *q, int rec, int at)
+{
+	MwPlanRec  *pr = &q->plan->recs[rec];
+	int			from,
+				to;
+
+	if (pr->re == NULL)
+		pr->re = compile(pr->rec, &pr->gate);
+#ifdef MW_COUNT_TRIES
+	mw_tries[rec]++;
+#endif
+	if (mw_regex_find(pr->re, q->s, q->len, at, &from, &to) != 1)
 		return false;
-	for (i = 0; i < f->n; i++)
-		if (f->spans[i].from <= from && f->spans[i].to >= to &&
-			f->spans[i].rec->priority > pr->rec->priority &&
-			(f->spans[i].rec->validator != NULL || pr->validate == NULL))
-			return true;
-	return false;
+	to = judge(q, pr, rec, from, to);
+	if (to == 0)
+		return false;
+	mw_found_add(q->found, from, to, pr->rec);
+	return true;
 }
 
-/*
- * Search s[start..end) with one recogniser; "last" is where the last byte is
- * that a match can hold as one of those its prefilter asks for.
- */
-static void
-search(const PlanRec *pr, const char *s, int len, int start, int end, int last, Found *f)
+/* mw_pii_search looks for one recogniser's matches in s[..end) that begin at start..last. */
+void
+mw_pii_search(MwSearch *q, int rec, int start, int last, int end)
 {
+	MwPlanRec  *pr = &q->plan->recs[rec];
 	int			at = start;
 	int			from,
 				to;
 
-	while (at + pr->least <= last + 1 && mw_regex_find(pr->re, s, end, at, &from, &to) == 1)
+	if (pr->re == NULL)
+		pr->re = compile(pr->rec, &pr->gate);
+	while (at <= last && mw_regex_find_from(pr->re, q->s, end, at, last, &from, &to) == 1)
 	{
-		if (to == from)
+		int			stop = judge(q, pr, rec, from, to);
+
+		if (stop > 0)
 		{
-			at = to + 1;		/* an empty match is none */
-			while (at < end && ((unsigned char) s[at] & 0xc0) == 0x80)
-				at++;
+			mw_found_add(q->found, from, stop, pr->rec);
+			at = stop;
 			continue;
 		}
-		if (pr->validate)
-		{
-			int			n = pr->validate(s + from, to - from);
-
-			if (n <= 0)
-			{
-				at = from + 1;
-				while (at < end && ((unsigned char) s[at] & 0xc0) == 0x80)
-					at++;
-				continue;
-			}
-			to = from + n;
-		}
-		if (pr->context == NULL ||
-			(!covered(pr, from, to, f) && in_context(pr, s, len, from, to)))
-			add_span(f, from, to, pr->rec);
-		at = to;
+		at = Max(from, at) + 1;
+		while (at < end && ((unsigned char) q->s[at] & 0xc0) == 0x80)
+			at++;
+		CHECK_FOR_INTERRUPTS();
 	}
 }
 
+/* One reading of a text: its gates, then what has none */
 static bool
-has_high(const char *s, int len)
+find_in(MwSearch *q, const char *s, int len)
 {
-	int			i;
+	bool		high;
 
-	for (i = 0; i < len; i++)
-		if ((unsigned char) s[i] & 0x80)
-			return true;
-	return false;
+	q->s = s;
+	q->len = len;
+	q->words_at = -1;
+	q->found->covered = 0;
+	high = mw_pii_scan(q);
+	if (q->plan->gateless)
+		for (int i = 0; i < q->plan->nrecs; i++)
+			if (q->plan->recs[i].gate.kind == MW_GATE_NONE)
+				mw_pii_search(q, i, 0, len, len);
+	return high;
 }
 
-/* Which of two spans on one place wins; > 0: a */
-static int
-stronger(const MwSpan *a, const MwSpan *b)
+/* A text that is the value of a name for a secret: {"password": "..."} */
+static void
+find_named(MwSearch *q, const char *s, int len)
 {
-	int			va = a->rec->validator != NULL;
-	int			vb = b->rec->validator != NULL;
+	int			n = strlen(q->label);
+	char	   *both;
+	int			first = q->found->n;
+	int			k = 0;
 
-	if (va != vb)
-		return va - vb;
-	if (a->rec->priority != b->rec->priority)
-		return a->rec->priority > b->rec->priority ? 1 : -1;
-	if (a->to - a->from != b->to - b->from)
-		return (a->to - a->from) > (b->to - b->from) ? 1 : -1;
-	return 0;
-}
-
-static inline int
-by_place(const MwSpan *a, const MwSpan *b)
-{
-	if (a->from != b->from)
-		return a->from < b->from ? -1 : 1;
-	return a->to > b->to ? -1 : (a->to < b->to);
-}
-
-#define ST_SORT			sort_by_place
-#define ST_ELEMENT_TYPE MwSpan
-#define ST_COMPARE(a, b) by_place(a, b)
-#define ST_SCOPE		static
-#define ST_DEFINE
-#include "lib/sort_template.h"
-
-/*
- * Settle one heap of spans, each of which overlaps another of them.  Returns
- * how many are left, in order, at the front of the heap.
- */
-static int
-settle_heap(MwSpan *h, int n)
-{
-	bool		taken[MW_OVERLAP_MAX] = {0};
-	MwSpan		won[MW_OVERLAP_MAX];
-	int			nwon = 0;
-	int			i,
-				k;
-
-	if (n > MW_OVERLAP_MAX)
+	if (len > 512 || n > 64 || !mw_set_any_of(&q->plan->of_kind[MW_GATE_NAMED]))
+		return;
+	both = palloc(n + len + 3);
+	memcpy(both, q->label, n);
+	memcpy(both + n, "=\"", 2);
+	memcpy(both + n + 2, s, len);
+	both[n + 2 + len] = '\0';
+	q->s = both;
+	q->len = n + 2 + len;
+	q->found->covered = 0;
+	mw_pii_scan_named(q, n);
+	for (int i = first; i < q->found->n; i++)
 	{
-		MwSpan		best = h[0];
-		int			to = h[0].to;
+		MwSpan		sp = q->found->spans[i];
 
-		for (i = 1; i < n; i++)
-		{
-			to = Max(to, h[i].to);
-			if (stronger(&h[i], &best) > 0)
-				best = h[i];
-		}
-		best.from = h[0].from;
-		best.to = to;
-		h[0] = best;
-		return 1;
+		if (sp.from < n + 2)
+			continue;
+		sp.from -= n + 2;
+		sp.to -= n + 2;
+		q->found->spans[first + k++] = sp;
 	}
-
-	for (;;)
-	{
-		int			best = -1;
-
-		for (i = 0; i < n; i++)
-			if (!taken[i] && (best < 0 || stronger(&h[i], &h[best]) > 0))
-				best = i;
-		if (best < 0)
-			break;
-		taken[best] = true;
-		for (k = 0; k < nwon; k++)
-			if (h[best].from < won[k].to && won[k].from < h[best].to)
-				break;
-		if (k == nwon)
-			won[nwon++] = h[best];
-		else
-		{
-			/* a loser: the one that beat it covers what it covered, up to the next winner */
-			int			from = h[best].from;
-			int			to = h[best].to;
-			int			j;
-
-			for (j = 0; j < nwon; j++)
-			{
-				if (j == k)
-					continue;
-				if (won[j].to <= won[k].from)
-					from = Max(from, won[j].to);
-				if (won[j].from >= won[k].to)
-					to = Min(to, won[j].from);
-			}
-			won[k].from = Min(won[k].from, from);
-			won[k].to = Max(won[k].to, to);
-		}
-	}
-	memcpy(h, won, sizeof(MwSpan) * nwon);
-	if (nwon > 1)
-		sort_by_place(h, nwon);
-	return nwon;
+	q->found->n = first + k;
+	pfree(both);
 }
 
 /* mw_pii_find finds what is personal in one text. */
 MwSpan *
-mw_pii_find(const MwPolicy *policy, const char *s, int len, int *nspans)
+mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, int *nspans)
 {
-	Plan	   *plan = get_plan(policy);
-	MwWindows	win;
-	Found		f;
+	MwPlan	   *plan = get_plan(policy);
+	MwSearch	q;
+	MwFound		f;
 	MwSpan	   *result;
-	int			i,
-				k;
-	int			kept;
 
 	*nspans = 0;
 	if (plan->nrecs == 0 || len == 0)
@@ -360,64 +369,37 @@ mw_pii_find(const MwPolicy *policy, const char *s, int len, int *nspans)
 	f.spans = f.some;
 	f.n = 0;
 	f.cap = lengthof(f.some);
+	f.covered_by = 0;
+	q.plan = plan;
+	q.label = label;
+	q.found = &f;
 
-	mw_prefilter_scan(&plan->pf, s, len, &win);
-	for (i = 0; i < plan->nrecs; i++)
+	if (find_in(&q, s, len))
 	{
-		const PlanRec *pr = &plan->recs[i];
+		MwPlainView view;
 
-		if (pr->set < 0)
+		if (mw_plain_view(s, len, &view))
 		{
-			search(pr, s, len, 0, len, len - 1, &f);
-			continue;
-		}
-		for (k = 0; k < win.n; k++)
-		{
-			const MwWindow *w = &win.w[k];
+			int			first = f.n;
 
-			int			to = w->to;
-			int			last = w->last;
-
-			if (w->set != pr->set || w->count < pr->least)
-				continue;
-			/* windows that touch are one; those without enough bytes are none */
-			while (++k < win.n && (win.w[k].set != pr->set || win.w[k].count < pr->least || win.w[k].from <= to))
-				if (win.w[k].set == pr->set && win.w[k].count >= pr->least)
-				{
-					to = Max(to, win.w[k].to);
-					last = win.w[k].last;
-				}
-			k--;
-			if (!pr->high || has_high(s + w->from, to - w->from))
-				search(pr, s, len, w->from, to, last, &f);
+			(void) find_in(&q, view.s, view.len);
+			for (int i = first; i < f.n; i++)
+			{
+				f.spans[i].from = mw_plain_from(&view, f.spans[i].from);
+				f.spans[i].to = mw_plain_to(&view, f.spans[i].to);
+			}
 		}
 	}
+	if (label != NULL)
+		find_named(&q, s, len);
 	if (f.n == 0)
 		return NULL;
 
-	if (f.n > 1)
-		sort_by_place(f.spans, f.n);
-	kept = 0;
-	for (i = 0; i < f.n; i = k)
-	{
-		int			to = f.spans[i].to;
-		int			n;
-
-		for (k = i + 1; k < f.n && f.spans[k].from < to; k++)
-			to = Max(to, f.spans[k].to);
-		n = k - i == 1 ? 1 : settle_heap(&f.spans[i], k - i);
-		if (kept != i)
-			memmove(&f.spans[kept], &f.spans[i], sizeof(MwSpan) * n);
-		kept += n;
-	}
-	if (f.spans == f.some)
-	{
-		result = palloc(sizeof(MwSpan) * kept);
-		memcpy(result, f.spans, sizeof(MwSpan) * kept);
-	}
-	else
-		result = f.spans;
-	*nspans = kept;
+	*nspans = f.n = mw_spans_settle(f.spans, f.n);
+	if (f.spans != f.some)
+		return f.spans;
+	result = palloc(sizeof(MwSpan) * f.n);
+	memcpy(result, f.spans, sizeof(MwSpan) * f.n);
 	return result;
 }
 
@@ -425,14 +407,15 @@ mw_pii_find(const MwPolicy *policy, const char *s, int len, int *nspans)
 void
 mw_redact_prewarm(void)
 {
-	int			i;
-
-	for (i = 0; i < mw_nbuiltin_recognizers; i++)
+	for (int i = 0; i < mw_builtin_recognizers(); i++)
 	{
-		const MwRecognizer *rec = &mw_builtin_recognizers[i];
+		const MwRecognizer *rec = mw_builtin_recognizer(i);
+		MwGate		gate;
 
-		(void) mw_regex_get(rec->pattern, 0, NULL);
-		if (rec->context)
-			(void) mw_regex_get(rec->context, MW_REGEX_CASELESS, NULL);
+		if (!mw_gate_read(rec->prefilter, &gate))
+			memset(&gate, 0, sizeof(gate));
+		(void) compile(rec, &gate);
+		if (rec->context && rec->context[0] != '=')
+			(void) compile_context(rec);
 	}
 }

@@ -228,17 +228,16 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 unknown_type:
 	{
 		StringInfoData list;
+		const char **names = palloc(sizeof(char *) * Max(1, policy->nrecognizers));
 
-		/* a type may have several patterns, of different priorities */
+		for (i = 0; i < policy->nrecognizers; i++)
+			names[i] = policy->recognizers[i].type;
+		qsort(names, policy->nrecognizers, sizeof(char *), pg_qsort_strcmp);
+		/* a type may have several patterns */
 		initStringInfo(&list);
 		for (i = 0; i < policy->nrecognizers; i++)
-		{
-			for (n = 0; n < i; n++)
-				if (strcmp(policy->recognizers[n].type, policy->recognizers[i].type) == 0)
-					break;
-			if (n == i)
-				appendStringInfo(&list, "%s%s", list.len ? ", " : "", policy->recognizers[i].type);
-		}
+			if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
+				appendStringInfo(&list, "%s%s", list.len ? ", " : "", names[i]);
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("unknown type of personal data \"%s\"", shown(type)),
@@ -275,7 +274,7 @@ mw_redact(PG_FUNCTION_ARGS)
 
 	mw_pii_map_init(&map, CurrentMemoryContext);
 	mw_pii_reserve(&map, s, len);
-	out = mw_redact_text(policy, &map, s, len, &outlen, &spans, &nspans);
+	out = mw_redact_text(policy, &map, s, len, NULL, &outlen, &spans, &nspans);
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	push_key(&st, "text");
@@ -478,7 +477,7 @@ mw_text(PG_FUNCTION_ARGS)
 		values[i] = s_ ? CStringGetTextDatum(s_) : (Datum) 0; \
 	} while (0)
 
-/* mw.builtin_recognizers(): pii_type, id, pattern, validator, context, priority, strategy, prefilter */
+/* mw.builtin_recognizers(): pii_type, id, pattern, validator, context, priority, strategy, prefilter, on_demand */
 Datum
 mw_builtin_recognizer_rows(PG_FUNCTION_ARGS)
 {
@@ -487,13 +486,13 @@ mw_builtin_recognizer_rows(PG_FUNCTION_ARGS)
 	int			i;
 
 	InitMaterializedSRF(fcinfo, 0);
-	for (i = 0; i < mw_nbuiltin_recognizers; i++)
+	for (i = 0; i < mw_builtin_recognizers(); i++)
 	{
-		const MwRecognizer *rec = &mw_builtin_recognizers[i];
-		Datum		values[8];
-		bool		nulls[8] = {0};
+		const MwRecognizer *rec = mw_builtin_recognizer(i);
+		Datum		values[9];
+		bool		nulls[9] = {0};
 
-		id = i > 0 && strcmp(rec->type, mw_builtin_recognizers[i - 1].type) == 0 ? id + 1 : 0;
+		id = i > 0 && strcmp(rec->type, mw_builtin_recognizer(i - 1)->type) == 0 ? id + 1 : 0;
 		PUT_TEXT(0, rec->type);
 		values[1] = Int32GetDatum(id);
 		PUT_TEXT(2, rec->pattern);
@@ -502,6 +501,7 @@ mw_builtin_recognizer_rows(PG_FUNCTION_ARGS)
 		values[5] = Int32GetDatum(rec->priority);
 		PUT_TEXT(6, mw_strategy_name(rec->strategy));
 		PUT_TEXT(7, rec->prefilter);
+		values[8] = BoolGetDatum(rec->on_demand);
 		tuplestore_putvalues(rsi->setResult, rsi->setDesc, values, nulls);
 	}
 	return (Datum) 0;

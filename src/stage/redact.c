@@ -25,95 +25,6 @@
 #include "util/faults.h"
 #include "util/json.h"
 
-/* ---------- one text ---------- */
-
-static void
-refuse(const MwPolicy *policy, const MwRecognizer *rec)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_MW_PII_REFUSED),
-			 errmsg("personal data is refused"),
-			 errdetail("The text holds a value of type %s, whose strategy is \"block\".", rec->type),
-			 errhint("Take it out of the text. Which strategy a type has is an administrator's decision: "
-					 "SELECT mw_alter_recognizer(%s, '{\"strategy\": \"placeholder\"}'%s%s);",
-					 quote_literal_cstr(rec->type),
-					 rec->own ? ", " : "", rec->own ? quote_literal_cstr(policy->tenant) : "")));
-}
-
-/* mw_redact_text replaces what is personal in one text. */
-char *
-mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, int *newlen,
-			   MwSpan **spans, int *nspans)
-{
-	int			n;
-	MwSpan	   *sp = mw_pii_find(policy, s, len, &n);
-	Size		total = len;
-	char	   *out;
-	char	   *p;
-	int			at = 0;
-	int			i;
-
-	if (spans)
-		*spans = sp;
-	if (nspans)
-		*nspans = n;
-	*newlen = len;
-	if (n == 0)
-		return s;
-
-	for (i = 0; i < n; i++)
-	{
-		const char *value = s + sp[i].from;
-		int			vlen = sp[i].to - sp[i].from;
-		const char *type = sp[i].rec->type;
-
-		CHECK_FOR_INTERRUPTS();
-		switch (sp[i].rec->strategy)
-		{
-			case MW_STRATEGY_PLACEHOLDER:
-				sp[i].entry = mw_pii_entry(map, type, value, vlen);
-				sp[i].shown = map->entries[sp[i].entry].placeholder;
-				sp[i].shown_len = strlen(sp[i].shown);
-				break;
-			case MW_STRATEGY_MASK:
-				sp[i].shown = mw_pii_masked(type, value, vlen, &sp[i].shown_len);
-				break;
-			case MW_STRATEGY_HASH:
-				sp[i].shown = mw_pii_hashed(policy->tenant ? policy->tenant : "*", type, value, vlen);
-				sp[i].shown_len = strlen(sp[i].shown);
-				break;
-			case MW_STRATEGY_REDACT:
-				sp[i].shown = psprintf("[REDACTED_%s]", type);
-				sp[i].shown_len = strlen(sp[i].shown);
-				break;
-			case MW_STRATEGY_BLOCK:
-				refuse(policy, sp[i].rec);
-				break;
-		}
-		total += sp[i].shown_len - vlen;
-	}
-	if (total >= MaxAllocSize)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("text is too large after redaction"),
-				 errhint("Send less at a time.")));
-
-	p = out = palloc(total + 1);
-	for (i = 0; i < n; i++)
-	{
-		memcpy(p, s + at, sp[i].from - at);
-		p += sp[i].from - at;
-		memcpy(p, sp[i].shown, sp[i].shown_len);
-		p += sp[i].shown_len;
-		at = sp[i].to;
-	}
-	memcpy(p, s + at, len - at);
-	p += len - at;
-	*p = '\0';
-	*newlen = p - out;
-	return out;
-}
-
 /* ---------- one message ---------- */
 
 typedef struct LeafArg
@@ -195,10 +106,24 @@ is_file(const char *s, int len)
 	return true;
 }
 
+/* The key that a leaf is the value of, also as an element of a list: {"phones": ["..."]} */
+static const char *
+label_of(const MwJsonPlace *pl)
+{
+	/* names of where a text is, not of what it is */
+	static const char *const places[] = {"content", "text", "args", "input", "output", "value", "data", "result", NULL};
+
+	for (int i = Min(pl->depth, MW_JSON_MAX_DEPTH) - 1; i >= 0; i--)
+		if (pl->path[i] != NULL)
+			return one_of(pl->path[i], places) ? NULL : pl->path[i];
+	return NULL;
+}
+
 static char *
 leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 {
 	LeafArg    *la = arg;
+	const char *label = place->is_key ? NULL : label_of(place);
 
 	*newlen = len;
 	if (structural(place))
@@ -216,11 +141,11 @@ leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 		int			n;
 
 		/* a number is replaced as a whole or not at all: 4242424242424242, never the 4242 of 4242.5 */
-		sp = mw_pii_find(la->policy, s, len, &n);
+		sp = mw_pii_find(la->policy, s, len, label, &n);
 		if (n != 1 || sp[0].from != 0 || sp[0].to != len)
 			return s;
 	}
-	return mw_redact_text(la->policy, la->map, s, len, newlen, NULL, NULL);
+	return mw_redact_text(la->policy, la->map, s, len, label, newlen, NULL, NULL);
 }
 
 /* The texts of a tool's schema or of a parameter; NULL: reserve only, as in leaf() */
@@ -239,7 +164,7 @@ schema_leaf(char *s, int len, int *newlen, const MwJsonPlace *pl, void *arg)
 		mw_pii_reserve(la->map, s, len);
 		return s;
 	}
-	return mw_redact_text(la->policy, la->map, s, len, newlen, NULL, NULL);
+	return mw_redact_text(la->policy, la->map, s, len, NULL, newlen, NULL, NULL);
 }
 
 /* One pass over tools or parameters */
@@ -272,7 +197,7 @@ mw_redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg)
 	if (msg->json)
 		msg->json = mw_json_map(msg->json, MW_JSON_KEYS | MW_JSON_NUMBERS, leaf, &la);
 	else if (msg->text)
-		msg->text = mw_redact_text(policy, map, msg->text, msg->len, &msg->len, NULL, NULL);
+		msg->text = mw_redact_text(policy, map, msg->text, msg->len, NULL, &msg->len, NULL, NULL);
 }
 
 /* ---------- the stage ---------- */

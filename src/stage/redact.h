@@ -11,8 +11,21 @@
 #include "util/validate.h"
 
 /* The rows that CREATE EXTENSION writes into mw.recognizer: one source for table and postmaster. */
-extern const MwRecognizer mw_builtin_recognizers[];
-extern const int mw_nbuiltin_recognizers;
+extern int	mw_builtin_recognizers(void);	/* how many */
+extern const MwRecognizer *mw_builtin_recognizer(int i);	/* those of a type side by side */
+
+/* a part of them (recognizers_*.c) */
+typedef struct MwRecognizerList
+{
+	const MwRecognizer *recs;
+	int			n;
+} MwRecognizerList;
+
+extern const MwRecognizerList mw_recognizers_general;
+extern const MwRecognizerList mw_recognizers_secret;
+extern const MwRecognizerList mw_recognizers_person;
+extern const MwRecognizerList mw_recognizers_europe;
+extern const MwRecognizerList mw_recognizers_world;
 
 typedef struct MwSpan
 {
@@ -24,8 +37,11 @@ typedef struct MwSpan
 	int			shown_len;
 } MwSpan;
 
-/* detect.c: what is personal in a text, in order and apart; palloc'd, NULL for none */
-extern MwSpan *mw_pii_find(const MwPolicy *policy, const char *s, int len, int *nspans);
+/*
+ * detect.c: what is personal in a text, in order and apart; palloc'd, NULL for
+ * none.  label: the key of the JSON member that it is the value of, or NULL.
+ */
+extern MwSpan *mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, int *nspans);
 extern bool mw_policy_detects(const MwPolicy *policy);	/* whether there is any recogniser at all */
 
 /* pii_map.c: the entry of a value, made where it is new */
@@ -46,8 +62,8 @@ extern void mw_pii_reserve(MwPiiMap *map, const char *s, int len);
  * Redact one text (current context).  Returns s itself when nothing was found.
  * spans, nspans may be NULL.  Raises MW201 for strategy block.
  */
-extern char *mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, int *newlen,
-							MwSpan **spans, int *nspans);
+extern char *mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const char *label,
+							int *newlen, MwSpan **spans, int *nspans);
 /* Replace the placeholders of this map; s itself when none is there.  *missing (may be NULL): something that looks like one of ours but is not in the map. */
 extern char *mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing);
 

@@ -112,7 +112,7 @@ regex_init(void)
 		ctl.hash = regex_key_hash;
 		ctl.match = regex_key_compare;
 		ctl.hcxt = TopMemoryContext;
-		regex_table = hash_create("mw compiled patterns", 128, &ctl,
+		regex_table = hash_create("mw compiled patterns", 512, &ctl,
 								  HASH_ELEM | HASH_FUNCTION | HASH_COMPARE | HASH_CONTEXT);
 	}
 }
@@ -139,6 +139,9 @@ mw_regex_get(const char *pattern, int flags, char **why)
 
 	if (flags & MW_REGEX_CASELESS)
 		options |= PCRE2_CASELESS;
+	/* without looking for a character that a match must hold: it may be far off, at every try again */
+	if (flags & MW_REGEX_ANCHORED)
+		options |= PCRE2_ANCHORED | PCRE2_NO_START_OPTIMIZE;
 	if (flags & MW_REGEX_FROM)
 		options |= PCRE2_USE_OFFSET_LIMIT;
 	code = pcre2_compile((PCRE2_SPTR) pattern, PCRE2_ZERO_TERMINATED, options,

@@ -11,6 +11,7 @@
 typedef struct MwRegex MwRegex;
 
 #define MW_REGEX_CASELESS	0x1
+#define MW_REGEX_ANCHORED	0x4	/* matches where the search starts or not at all */
 #define MW_REGEX_FROM		0x2	/* for mw_regex_find_from */
 
 /* Compile, or find compiled.  NULL with *why (palloc'd) set where the pattern is wrong.  Lives as long as the process. */

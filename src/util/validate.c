@@ -4,17 +4,14 @@
  * A validator is given what a pattern matched and answers how many of its bytes
  * are a value (0: none): an IBAN ends at its country's length and a card at its
  * last valid digit, whatever else the pattern swallowed.  Validators are pure,
- * linear and look at nothing outside the match.
+ * linear and look at nothing outside the match.  Here are those that every
+ * country has; the rest stands in families, validate_europe.c and so on.
  */
 #include "mw.h"
 
 #include <arpa/inet.h>
 
-#include "util/validate.h"
-
-#define is_digit(c) ((unsigned char) ((c) - '0') < 10)
-#define is_letter(c) ((unsigned char) (((c) | 0x20) - 'a') < 26)
-#define is_alnum(c) (is_digit(c) || is_letter(c))
+#include "util/validate_int.h"
 
 /* Copy the ASCII digits of s; returns how many there are in all, stores at most max. */
 static int
@@ -367,39 +364,35 @@ v_email(const char *s, int len)
 	return len;
 }
 
-static const struct
-{
-	const char *name;
-	MwValidator fn;
-}			validators[] =
-{
-	{"cc", v_cc},
-	{"email", v_email},
-	{"iban", v_iban},
-	{"ip", v_ip},
-	{"ipv4", v_ipv4},
-	{"ipv6", v_ipv6},
-	{"luhn", v_luhn},
-	{"mac", v_mac},
-	{"phone", v_phone},
-	{"ssn", v_ssn},
+static const MwValidatorEntry validators[] = {
+	{"cc", v_cc}, {"email", v_email}, {"iban", v_iban}, {"ip", v_ip}, {"ipv4", v_ipv4}, {"ipv6", v_ipv6},
+	{"luhn", v_luhn}, {"mac", v_mac}, {"phone", v_phone}, {"ssn", v_ssn}, {NULL, NULL},
+};
+
+static const MwValidatorEntry *const families[] = {
+	validators, mw_validators_paper, mw_validators_coin, mw_validators_europe, mw_validators_world,
 };
 
 /* mw_validator_find finds a validator by its name. */
 MwValidator
 mw_validator_find(const char *name)
 {
-	size_t		i;
-
-	for (i = 0; i < lengthof(validators); i++)
-		if (strcmp(validators[i].name, name) == 0)
-			return validators[i].fn;
+	for (size_t f = 0; f < lengthof(families); f++)
+		for (const MwValidatorEntry *v = families[f]; v->name; v++)
+			if (strcmp(v->name, name) == 0)
+				return v->fn;
 	return NULL;
 }
 
 /* mw_validator_names lists them for a hint. */
-const char *
+char *
 mw_validator_names(void)
 {
-	return "cc, email, iban, ip, ipv4, ipv6, luhn, mac, phone, ssn";
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (size_t f = 0; f < lengthof(families); f++)
+		for (const MwValidatorEntry *v = families[f]; v->name; v++)
+			appendStringInfo(&list, "%s%s", list.len > 0 ? ", " : "", v->name);
+	return list.data;
 }

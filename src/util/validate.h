@@ -8,6 +8,6 @@
 typedef int (*MwValidator) (const char *s, int len);
 
 extern MwValidator mw_validator_find(const char *name);	/* luhn, ssn, phone, ... ; NULL when unknown */
-extern const char *mw_validator_names(void);	/* for hints */
+extern char *mw_validator_names(void);	/* for hints; palloc'd */
 
 #endif

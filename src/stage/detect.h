@@ -1,0 +1,161 @@
+/*
+ * detect.h - inside of finding personal data: the plan of a policy's
+ * recognisers (detect.c), the scan of a text (scan.c), words around a match
+ * (context.c), overlaps (overlap.c), and the readable view of a text that hides
+ * something (pii_view.c).
+ */
+#ifndef MW_DETECT_H
+#define MW_DETECT_H
+
+#include "stage/gate.h"
+#include "stage/redact.h"
+
+/* A set of recognisers, by their place in the plan; later ones are searched for in the whole text */
+#define MW_SET_WORDS	4
+#define MW_SET_MAX		(64 * MW_SET_WORDS)
+
+typedef struct MwRecSet
+{
+	uint64		w[MW_SET_WORDS];
+} MwRecSet;
+
+/* how much of the text before a match its context is looked for in */
+#define MW_CONTEXT_BYTES	64
+#define MW_GATE_STARTS		128
+
+typedef struct MwPlanRec
+{
+	const MwRecognizer *rec;
+	MwRegex    *re;				/* NULL: not compiled yet */
+	MwRegex    *context_re;
+	bool		needs_context;
+	bool		context_words;	/* its context is a list of words (context.c) */
+	MwValidator validate;
+	MwGate		gate;
+} MwPlanRec;
+
+struct MwContextWords;
+
+typedef struct MwPlan
+{
+	MemoryContext cxt;
+	int			nrecs;
+	MwPlanRec  *recs;			/* by priority, the strongest first */
+
+	/* gates turned round: at a stop, which recognisers are left */
+	MwRecSet	of_kind[MW_NGATES];
+	MwRecSet	contextual;		/* those that need a context */
+	MwRecSet	worded;			/* those whose context is a list of words */
+	MwRecSet	number_len[MW_LEN_LONG + 1];
+	MwRecSet	number_sep[6];
+	MwRecSet	number_first[10];
+	MwRecSet	number_prev[8];
+	MwRecSet	number_two[MW_LEN_LONG + 1];
+	MwRecSet	lead;
+	MwRecSet	needs_plus;
+	MwRecSet	word_len[MW_LEN_LONG + 1];
+	MwRecSet	word_first[2];	/* digit, letter */
+	bool		caps;			/* any recogniser waits for capital letters */
+	bool		gateless;		/* any that is searched for everywhere */
+
+	struct
+	{
+		const char *s;
+		int			len;
+		int			rec;
+		int			next;		/* of those with the same first byte, -1: none */
+	}			starts[MW_GATE_STARTS];
+	int			nstarts;
+	int16		start_of[256];
+
+	struct MwContextWords *words;
+} MwPlan;
+
+typedef struct MwFound
+{
+	MwSpan	   *spans;
+	int			n;
+	int			cap;
+	int			covered;		/* up to here a validated span stands ... */
+	int			covered_by;		/* ... of this priority */
+	MwSpan		some[48];
+} MwFound;
+
+/* what a text is searched with */
+typedef struct MwSearch
+{
+	MwPlan	   *plan;
+	const char *s;
+	int			len;
+	const char *label;			/* the key of a JSON leaf: words of context before the text; NULL: none */
+	MwFound	   *found;
+
+	/* context words before a place, found once a place */
+	int			words_at;
+	MwRecSet	words;
+} MwSearch;
+
+extern void mw_found_add(MwFound *f, int from, int to, const MwRecognizer *rec);
+/* One pass over a text (scan.c); true where it has characters beyond ASCII. */
+extern bool mw_pii_scan(MwSearch *q);
+/* The recognisers of named secrets, for the name that ends at a byte */
+extern void mw_pii_scan_named(MwSearch *q, int at);
+/* Try a recogniser at a place, or anywhere in start..end (detect.c); true where it matched */
+extern bool mw_pii_try(MwSearch *q, int rec, int at);
+extern void mw_pii_search(MwSearch *q, int rec, int start, int last, int end);	/* begins at start..last */
+
+/* context.c */
+extern struct MwContextWords *mw_context_make(MwPlan *plan);
+extern bool mw_context_near(MwSearch *q, const MwPlanRec *pr, int rec, int from, int to);
+/* Take those out of a set whose words are not before a number or word, s[at..end) */
+extern void mw_context_filter(MwSearch *q, MwRecSet *set, int at, int end);
+/* Whether words can stand right before a place at all, which they cannot inside a chain of numbers */
+extern bool mw_context_possible(const MwSearch *q, int at);
+
+/* overlap.c: spans in order and apart; returns how many are left */
+extern int	mw_spans_settle(MwSpan *spans, int n);
+
+/*
+ * pii_view.c: the text with full-width letters and digits, digits of other
+ * scripts, invisible characters and look-alikes made plain.  False where there
+ * is nothing of the kind.
+ */
+typedef struct MwPlainView
+{
+	char	   *s;
+	int			len;
+	const char *original;
+	int		   *at;				/* edits: from this byte of the view on ... */
+	int		   *was;			/* ... this byte of the original, and so on one by one */
+	int			n;
+	int			cap;
+	int			original_len;
+} MwPlainView;
+
+extern bool mw_plain_view(const char *s, int len, MwPlainView *view);
+extern int	mw_plain_from(const MwPlainView *view, int byte);	/* a span's first byte */
+extern int	mw_plain_to(const MwPlainView *view, int byte);	/* and its end */
+
+static inline bool
+mw_set_has(const MwRecSet *set, int i)
+{
+	return (set->w[i / 64] >> (i % 64)) & 1;
+}
+
+static inline bool
+mw_set_any_of(const MwRecSet *set)
+{
+	uint64		any = 0;
+
+	for (int i = 0; i < MW_SET_WORDS; i++)
+		any |= set->w[i];
+	return any != 0;
+}
+
+static inline void
+mw_set_put(MwRecSet *set, int i)
+{
+	set->w[i / 64] |= UINT64CONST(1) << (i % 64);
+}
+
+#endif

@@ -1,0 +1,110 @@
+/*
+ * recognizers_person.c - what papers, banks, hospitals and places know somebody by.
+ */
+#include "stage/recognizers.h"
+
+#define BORN \
+	"=born|dob|d o b|date of birth|dateofbirth|birth date|birthdate|birthday|born on|birth|geboren|geb|geburtsdatum|geburtstag" \
+	"|né le|née le|né|née|date de naissance|naissance|nacimiento|fecha de nacimiento|nacido|nacida|nacido el|nascimento|data de nascimento|nascido|nascida|nato|nata|nato il|nata il|data di nascita|nascita" \
+	"|geboortedatum|fødselsdato|født|födelsedatum|född|syntymäaika|syntynyt|data urodzenia|urodzony|urodzona|ur|datum narození|narozen|doğum tarihi|doğum|ημερομηνία γέννησης" \
+	"|дата рождения|Дата рождения|родился|родилась|дата народження|生年月日|出生日期|出生|生日|誕生日|생년월일|생일|تاريخ الميلاد|जन्म तिथि|วันเกิด|ngày sinh|tanggal lahir|תאריך לידה"
+
+#define PASSPORT_WORDS \
+	"=passport|passports|passport no|passport number|passportno|reisepass|reisepassnummer|pass nr|passnummer|passeport|pasaporte|passaporto|passaporte|paspoort|paspoortnummer|pas nr|passi|paszport|paszportu|útlevél|pașaport|pasaport" \
+	"|паспорт|паспорта|Паспорт|护照|護照|旅券|パスポート|여권|جواز|पासपोर्ट|דרכון|διαβατήριο|hộ chiếu|paspor"
+
+#define LICENCE_WORDS \
+	"=driver license|drivers license|driver s license|driver licence|drivers licence|driver s licence|driving licence|driving license|driver lic|driverslicense|dl|dl no|dl number|license number|licence number|license no|licence no" \
+	"|führerschein|führerscheinnummer|permis de conduire|permis|patente|patente di guida|permiso de conducir|carné de conducir|licencia de conducir|licencia de conducción|carta de condução|cnh|rijbewijs|rijbewijsnummer|prawo jazdy|körkort|førerkort|kørekort|ajokortti" \
+	"|водительское удостоверение|водительского удостоверения|права|驾驶证|驾照|運転免許|免許証|운전면허|sürücü belgesi|ehliyet|bằng lái"
+
+#define ACCOUNT_WORDS \
+	"=bank account|bank account number|bank account no|bank acct|bankaccount|checking account|savings account|current account|account number|account no|account nr|accountnumber|acct|acct no|acct number|a c no|a c number|bank a c|kontonummer|konto nr|konto|numéro de compte|compte bancaire|número de cuenta|cuenta bancaria|numero conto|conto corrente|número da conta|conta corrente|rekeningnummer|numer konta|номер счета|расчетный счет|银行账号|银行卡号|账号|口座番号|계좌번호|clabe|nuban|bsb account"
+
+#define MONTH "(?:[A-Za-z\\x{c0}-\\x{24f}\\x{370}-\\x{52f}]{3,12})"
+
+static const MwRecognizer recs[] =
+{
+	REC("DOB", "number len=1-4 sep=-./ min=5 prev!=.-/",
+		LN "(?:[0-9]{1,2}([./-])[0-9]{1,2}\\1(?:[0-9]{4}|[0-9]{2})|(?:1[89]|20)[0-9]{2}([./-])[0-9]{1,2}\\2[0-9]{1,2})" R "(?![./-][0-9])",
+		"date", BORN, 68),
+	REC("DOB", "number len=4,8 sep=_~",
+		L "(?:1[89]|20)[0-9]{2}(?:[0-9]{4}|年 ?[0-9]{1,2}月 ?[0-9]{1,2}日|년 ?[0-9]{1,2}월 ?[0-9]{1,2}일)" R,
+		"date", BORN, 68),
+	REC("DOB", "run len=1-4 sep=~.-,_",
+		LN "[0-9]{1,2}(?:st|nd|rd|th|er|º)?\\.?[ -]{1,2}(?:de |of )?" MONTH "\\.?,?[ -](?:de |del |of )?(?:1[89]|20)[0-9]{2}" R,
+		"date", BORN, 68),
+	REC("DOB", "run len=1-4 before",
+		"(?<![A-Za-z])" MONTH "\\.?[ -][0-9]{1,2}(?:st|nd|rd|th)?,? {1,2}(?:1[89]|20)[0-9]{2}" R,
+		"date", BORN, 68),
+	REC_ON_DEMAND("DATE", "number len=1-4 sep=-./ min=5 prev!=.-/",
+				  LN "(?:[0-9]{1,2}([./-])[0-9]{1,2}\\1(?:[0-9]{4}|[0-9]{2})|(?:1[89]|20)[0-9]{2}([./-])[0-9]{1,2}\\2[0-9]{1,2})" R "(?![./-][0-9])",
+				  "date", NULL, 30),
+	REC_ON_DEMAND("DATE", "run len=1-4 sep=~.-_",
+				  LN "[0-9]{1,2}(?:st|nd|rd|th)?\\.?[ -]{1,2}(?:de |of )?" MONTH "\\.?,?[ -](?:de |del |of )?(?:1[89]|20)[0-9]{2}" R,
+				  "date", NULL, 30),
+	REC_ON_DEMAND("DATE", "run len=1-4 before",
+				  "(?<![A-Za-z])" MONTH "\\.?[ -][0-9]{1,2}(?:st|nd|rd|th)?,? {1,2}(?:1[89]|20)[0-9]{2}" R,
+				  "date", NULL, 30),
+
+	REC("PASSPORT", "run len=6-10",
+		L "(?:[A-Z]{1,3}[0-9]{5,8}|[0-9]{7,9}|[A-Z][0-9A-Z]{7,8}|[0-9]{2}[A-Z]{2}[0-9]{5})" R,
+		"paper", PASSPORT_WORDS, 46),
+	REC("PASSPORT", "number len=2,4 sep=~ two=2,6",
+		L "[0-9]{2} ?[0-9]{2} (?:№ ?)?[0-9]{6}" R,
+		NULL, PASSPORT_WORDS, 46),
+	REC("PASSPORT", "number len=6-9 before",
+		L "[A-Z]{1,3} [0-9]{6,9}" R,
+		NULL, PASSPORT_WORDS, 46),
+
+	REC("DRIVER_LICENSE", "run len=4-19",
+		L "[A-Z0-9]{1,8}(?:[ -][A-Z0-9]{1,8}){0,4}[A-Z0-9]{0,12}" R,
+		"paper", LICENCE_WORDS, 45),
+
+	REC("BANK_ACCOUNT", "number len=2-20 min=6",
+		LN "[0-9]{6,20}" RN,
+		NULL, ACCOUNT_WORDS, 44),
+	REC("BANK_ACCOUNT", "number len=2-10 sep=-~ min=8",
+		LN "[0-9]{2,10}(?:[ -][0-9]{2,10}){1,5}" RN,
+		NULL, ACCOUNT_WORDS, 44),
+	/* a British sort code, with the account behind it */
+	REC("BANK_ACCOUNT", "number len=2,6 sep=-~_ min=6",
+		LN "[0-9]{2}[ -]?[0-9]{2}[ -]?[0-9]{2}(?:[ ,;/]{1,3}(?:(?:a/c|acc(?:oun)?t|account)[^0-9\\n]{0,12})?[0-9]{8})?" R,
+		NULL, "=sort code|sortcode|sort", 47),
+	REC("US_ROUTING", "number len=9",
+		L "[0-9]{9}" R,
+		"aba", "=routing number|routing no|aba number|aba no|aba routing|routing transit|transit number|rtn|bank routing|routing code|routingnumber", 64),
+	REC_ON_DEMAND("US_ROUTING", "number len=9 first=0-3",
+				  L "[0-9]{9}" R, "aba", "=routing|aba|rtn", 63),
+	REC("IN_IFSC", "word len=11 first=a",
+		L "[A-Z]{4}0[A-Z0-9]{6}" R, NULL, "=ifsc|ifsc code", 60),
+	REC_ON_DEMAND("CVV", "number len=3-4",
+				  LN "[0-9]{3,4}" RN, NULL, "=cvv|cvc|cvv2|cvc2|cid|security code|card code|card verification|cvn", 43),
+	REC_ON_DEMAND("CARD_EXPIRY", "number len=1-2 sep=/-",
+				  LN "(?:0?[1-9]|1[0-2])[/-](?:20)?[2-4][0-9]" RN, NULL, "=exp|expiry|expires|expiration|valid|valid thru|valid until|exp date", 43),
+
+	/* hospitals and insurers */
+	REC("US_MBI", "word len=4,11 first=1-9",
+		L "[1-9][AC-HJKMNP-RT-Y][0-9AC-HJKMNP-RT-Y][0-9](-?)[AC-HJKMNP-RT-Y][0-9AC-HJKMNP-RT-Y][0-9]\\1[AC-HJKMNP-RT-Y]{2}[0-9]{2}" R,
+		NULL, NULL, 58),
+	REC("US_NPI", "number len=10 first=12",
+		L "[12][0-9]{9}" R, "us_npi", "=npi|national provider|national provider identifier|provider id", 64),
+	REC("US_DEA", "word len=9 first=a",
+		L "[ABCDEFGHJKLMPRSTUXabcdefghjklmprstux][A-Za-z9][0-9]{7}" R, "us_dea", "=dea|dea number|dea no|drug enforcement|prescriber|physician|provider", 64),
+	REC("MRN", "run len=5-12",
+		L "[A-Z]{0,3}[0-9]{5,12}" R, NULL, "=mrn|medical record|medical record number|medical record no|patient id|patient number|hospital number|chart number|patientennummer", 42),
+	REC("HEALTH_INSURANCE", "run len=6-16",
+		L "[A-Z]{0,4}[0-9]{6,14}[A-Z0-9]{0,3}" R, NULL,
+		"=member id|subscriber id|health plan|health insurance|health insurance number|insurance id|policy holder id|medicaid|medicaid id|ehic|versichertennummer|krankenversichertennummer|numéro d assuré", 42),
+
+	REC_ON_DEMAND("VIN", "word len=17",
+				  L "[A-HJ-NPR-Z0-9]{17}" R, "vin", NULL, 61),
+	REC_ON_DEMAND("VIN", "word len=17",
+				  L "[A-HJ-NPR-Za-hj-npr-z0-9]{17}" R, NULL, "=vin|vehicle identification|chassis|fahrgestellnummer|fin|numéro de châssis", 48),
+	REC_ON_DEMAND("IMEI", "number len=2,8,15 min=14",
+				  L "[0-9]{2}[ -]?[0-9]{6}[ -]?[0-9]{6}[ -]?[0-9]" R, "luhn", NULL, 61),
+	REC_ON_DEMAND("LICENSE_PLATE", "run len=1-8",
+				  L "[A-Z0-9]{1,4}(?:[ -]?[A-Z0-9]{1,4}){1,2}" R, "plate", "=plate|license plate|licence plate|number plate|registration|plate number|kennzeichen|plaque|matrícula|targa|kenteken", 42),
+};
+
+const MwRecognizerList mw_recognizers_person = {recs, lengthof(recs)};

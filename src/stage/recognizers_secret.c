@@ -1,0 +1,92 @@
+/*
+ * recognizers_secret.c - what opens something: keys and tokens of vendors,
+ * private keys, passwords that stand behind their name.
+ *
+ * Vendors' tokens are told by how they begin, which is why they begin so.
+ * Several vendors share a row: the placeholder says API_KEY, no more is needed.
+ */
+#include "stage/recognizers.h"
+
+#define KL	"(?<![A-Za-z0-9])"
+#define KR	"(?![A-Za-z0-9])"
+#define W	"[A-Za-z0-9_-]"
+
+/* a value behind a name: quoted, or up to a blank */
+#define ASSIGN	"[\"'`\\])]{0,2}\\s{0,4}(?::=|=>|==?|:)\\s{0,4}"
+
+static const MwRecognizer recs[] =
+{
+	REC("API_KEY", "key start=AKIA,ASIA,ABIA,ACCA,AROA,AIDA,AGPA,AIPA,ANPA,ANVA,A3T",
+		KL "(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA|AROA|AIDA|AGPA|AIPA|ANPA|ANVA)[A-Z2-7][A-Z0-9]{15}" KR,
+		NULL, NULL, 88),
+	REC("API_KEY", "key start=ghp_,gho_,ghu_,ghs_,ghr_,github_pat_,glpat-,gldt-,glrt-,glcbt-,glptt-,glft-,glsoat-,GR1348941",
+		KL "(?:gh[pousr]_[A-Za-z0-9]{36,251}|github_pat_[A-Za-z0-9_]{60,100}|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_.-]{20,64}|GR1348941" W "{20,30})(?!" W ")",
+		NULL, NULL, 88),
+	REC("API_KEY", "key start=sk-,sk_,rk_,pk_live_,pk_test_,whsec_,rk-,AIza,ya29,hf_,gsk_,r8_,xai-,pplx-,nvapi-,tvly-,lsv2_",
+		KL "(?:sk-ant-(?:api|sid|admin)[0-9]{2}-" W "{20,120}|sk-(?:proj|svcacct|admin|None|or-v1|lf)-" W "{20,220}|sk-[A-Za-z0-9]{20,64}|sk-" W "{40,200}"
+		"|[srp]k_(?:live|test|prod)_[A-Za-z0-9]{10,120}|whsec_[A-Za-z0-9+/=]{24,72}|AIza" W "{35}|ya29\\." W "{20,300}|hf_[A-Za-z]{0,4}[A-Za-z0-9]{30,40}"
+		"|gsk_[A-Za-z0-9]{48,60}|r8_[A-Za-z0-9]{37}|xai-[A-Za-z0-9]{70,90}|pplx-[A-Za-z0-9]{40,60}|nvapi-" W "{60,72}|tvly-" W "{20,48}|lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10})(?!" W ")",
+		NULL, NULL, 88),
+	REC("API_KEY", "key start=xox,xapp-,EAA,SG,key-,SK,AC,PMAK-,figd_,lin_api_,secret_,ntn_,shp,dop_v1_,doo_v1_,dor_v1_,tfp_,pul-,NRAK-,NRJS-,NRII-",
+		KL "(?:xox[abeoprs](?:\\.xox[bp])?-[A-Za-z0-9-]{10,250}|xapp-[0-9]-[A-Za-z0-9-]{20,160}|EAA[A-Za-z0-9]{60,250}|SG\\." W "{16,32}\\." W "{32,64}|key-[0-9a-f]{32}"
+		"|(?:SK|AC)[0-9a-f]{32}|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|figd_" W "{36,50}|lin_api_[A-Za-z0-9]{40}|secret_[A-Za-z0-9]{43}|ntn_[A-Za-z0-9]{40,50}"
+		"|shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}|do[opr]_v1_[a-f0-9]{64}|tfp_" W "{40,60}|pul-[a-f0-9]{40}|NR(?:AK-[A-Z0-9]{27}|JS-[a-f0-9]{19}|II-" W "{32}))(?!" W ")",
+		NULL, NULL, 88),
+	REC("API_KEY", "key start=npm_,pypi-,rubygems_,dckr_pat_,dp,hvs,hvb,glsa_,eyJrIjoi,sntrys_,sntryu_,atlasv1,CFPAT-,ATATT3,ATBB,AGE-SECRET-KEY-1,ops_,PRIVAT,sl,v1,live_,test_,sq0,EAAA,rzp_",
+		KL "(?:npm_[A-Za-z0-9]{36}|pypi-AgE[A-Za-z0-9_-]{50,250}|rubygems_[a-f0-9]{48}|dckr_pat_" W "{27}|dp\\.(?:pt|st|ct|sa|scim|audit)\\.[A-Za-z0-9._-]{40,60}|hv[sb]\\." W "{24,300}|glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}"
+		"|eyJrIjoi[A-Za-z0-9+/=]{60,400}|sntry[su]_[A-Za-z0-9+/=_-]{40,300}|CFPAT-" W "{43}|ATATT3[A-Za-z0-9_=-]{150,250}|ATBB[A-Za-z0-9]{24,40}|AGE-SECRET-KEY-1[A-Z0-9]{58}|ops_eyJ[A-Za-z0-9+/=]{200,1000}"
+		"|sl\\.(?:B\\.)?" W "{60,1400}|live_[A-Za-z0-9]{35}|sq0(?:atp|csp|idp)-" W "{22,43}|EAAA[A-Za-z0-9+=_-]{60}|rzp_(?:live|test)_[A-Za-z0-9]{14})(?!" W ")",
+		NULL, NULL, 88),
+	/* a bot of Telegram: a number, a colon, 35 characters */
+	REC("API_KEY", "number len=8-10 sep=_",
+		KL "[0-9]{8,10}:AA" W "{33}(?!" W ")", NULL, NULL, 88),
+	/* a bot of Discord: three parts with points */
+	REC("API_KEY", "word len=24,26 sep=. first=a",
+		KL "[MNO][A-Za-z0-9]{23,25}\\." W "{6}\\." W "{27,40}(?!" W ")", NULL, NULL, 88),
+	REC("API_KEY", "scheme",
+		"https://(?:hooks\\.slack\\.com/(?:services|workflows|triggers)/\\K[A-Za-z0-9/+_-]{20,120}"
+		"|(?:(?:canary|ptb)\\.)?discord(?:app)?\\.com/api/(?:v[0-9]+/)?webhooks/\\K[0-9]{17,20}/" W "{50,80}"
+		"|[a-z0-9-]{1,63}\\.webhook\\.office\\.com/webhookb2/\\K[A-Za-z0-9@/-]{60,200})",
+		NULL, NULL, 88),
+	/* a connection string of Azure, and what else says AccountKey= */
+	REC("API_KEY", "named min=14",
+		"(?i)(?:account|shared ?access|signing|instrumentation)[_ -]?key" ASSIGN "\\K[A-Za-z0-9+/]{40,90}={0,2}" KR,
+		"token", NULL, 87),
+	/* named keys of anybody: api_key = "...", X-Auth-Token: ... */
+	REC("API_KEY", "named min=14",
+		"(?i)[a-z0-9_.-]{0,32}(?:key|token|secret|credential|auth)[a-z0-9_.-]{0,16}" ASSIGN "(?:(?:bearer|basic|token|apikey)\\s{1,2})?(?:\\\\?[\"'`]|b[\"'])?\\K[A-Za-z0-9_+/.=~-]{16,512}(?![A-Za-z0-9_+/=~-])",
+		"token", NULL, 66),
+	REC("API_KEY", "run len=16-63",
+		"[A-Za-z0-9_+/.~-]{16,512}={0,2}(?![A-Za-z0-9_+/=~-])",
+		"token", "=bearer|authorization bearer|api key is|apikey is|access token is|secret key is|api token is", 66),
+
+	REC("JWT", "key start=eyJ",
+		KL "eyJ[A-Za-z0-9_-]{8,2000}\\.[A-Za-z0-9_-]{4,8000}(?:\\.[A-Za-z0-9_-]{0,4000}){0,3}(?!" W ")",
+		"jwt", NULL, 89),
+
+	/* a whole block, or what there is of it */
+	REC("PRIVATE_KEY", "pem",
+		"-----BEGIN ?(?:[A-Z0-9]{1,20} ){0,4}PRIVATE KEY(?: BLOCK)?-----(?:[^-]{0,16000}(?:-----END [A-Z0-9 ]{0,60}-----)?+|[\\s\\S]{0,16000}?-----END [A-Z0-9 ]{0,60}-----)",
+		NULL, NULL, 96),
+	REC("PRIVATE_KEY", "named start=PuTTY",
+		"PuTTY-User-Key-File-[0-9]: [\\s\\S]{20,16000}?Private-MAC: [0-9a-f]{40,64}" KR, NULL, NULL, 96),
+
+	/* password = hunter2, "pwd": "...", PGPASSWORD=...: what stands behind the name */
+	REC("PASSWORD", "named",
+		"(?i)[a-z0-9_.-]{0,32}(?:pass(?:w(?:or)?d|wort|phrase|code|e)?|pwd|pw|kennwort|contrase(?:ñ|n)a|clave|senha|mot de passe)[a-z0-9_.-]{0,12}" ASSIGN
+		"(?:\\\\?\"\\K[^\"\\\\\\r\\n]{3,128}(?=\\\\?\")|'\\K[^'\\r\\n]{3,128}(?=')|`\\K[^`\\r\\n]{3,128}(?=`)|\\K[^\\s\"'`<>(){}\\[\\],;&|]{3,128})",
+		"password", NULL, 67),
+	REC("PASSWORD", "run len=4-63",
+		L "[^\\s\"'`<>(){}\\[\\],;]{4,64}",
+		"secretword", "=password is|passwort ist|passcode is|pwd is|passphrase is|mot de passe est|contraseña es|senha é|password to|пароль|密码是|密码|パスワードは", 67),
+	REC("PASSWORD", "run len=4-8",
+		L "[0-9]{4,8}" R,
+		NULL, "=pin is|pin code is|pin number is|my pin|otp is|one time code is|verification code is", 40),
+
+	/* scheme://user:password@host */
+	REC("URL_CREDENTIALS", "scheme",
+		L "[A-Za-z][A-Za-z0-9+.-]{1,20}://\\K[^\\s/:@\"'<>?#]{0,128}:[^\\s/@\"'<>]{1,256}(?=@[A-Za-z0-9\\[._-])",
+		"urlpassword", NULL, 101),
+};
+
+const MwRecognizerList mw_recognizers_secret = {recs, lengthof(recs)};

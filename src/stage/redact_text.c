@@ -1,0 +1,97 @@
+/*
+ * redact_text.c - one text with its values taken out.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "stage/redact.h"
+
+static void
+refuse(const MwPolicy *policy, const MwRecognizer *rec)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_PII_REFUSED),
+			 errmsg("personal data is refused"),
+			 errdetail("The text holds a value of type %s, whose strategy is \"block\".", rec->type),
+			 errhint("Take it out of the text. Which strategy a type has is an administrator's decision: "
+					 "SELECT mw_alter_recognizer(%s, '{\"strategy\": \"placeholder\"}'%s%s);",
+					 quote_literal_cstr(rec->type),
+					 rec->own ? ", " : "", rec->own ? quote_literal_cstr(policy->tenant) : "")));
+}
+
+/* mw_redact_text replaces what is personal in one text. */
+char *
+mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const char *label,
+			   int *newlen, MwSpan **spans, int *nspans)
+{
+	int			n;
+	MwSpan	   *sp = mw_pii_find(policy, s, len, label, &n);
+	Size		total = len;
+	char	   *out;
+	char	   *p;
+	int			at = 0;
+	int			i;
+
+	if (spans)
+		*spans = sp;
+	if (nspans)
+		*nspans = n;
+	*newlen = len;
+	if (n == 0)
+		return s;
+
+	for (i = 0; i < n; i++)
+	{
+		const char *value = s + sp[i].from;
+		int			vlen = sp[i].to - sp[i].from;
+		const char *type = sp[i].rec->type;
+
+		CHECK_FOR_INTERRUPTS();
+		switch (sp[i].rec->strategy)
+		{
+			case MW_STRATEGY_PLACEHOLDER:
+				sp[i].entry = mw_pii_entry(map, type, value, vlen);
+				sp[i].shown = map->entries[sp[i].entry].placeholder;
+				sp[i].shown_len = strlen(sp[i].shown);
+				break;
+			case MW_STRATEGY_MASK:
+				sp[i].shown = mw_pii_masked(type, value, vlen, &sp[i].shown_len);
+				break;
+			case MW_STRATEGY_HASH:
+				sp[i].shown = mw_pii_hashed(policy->tenant ? policy->tenant : "*", type, value, vlen);
+				sp[i].shown_len = strlen(sp[i].shown);
+				break;
+			case MW_STRATEGY_REDACT:
+				sp[i].shown = psprintf("[REDACTED_%s]", type);
+				sp[i].shown_len = strlen(sp[i].shown);
+				break;
+			case MW_STRATEGY_BLOCK:
+				refuse(policy, sp[i].rec);
+				break;
+		}
+		total += sp[i].shown_len - vlen;
+	}
+	if (total >= MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("text is too large after redaction"),
+				 errhint("Send less at a time.")));
+
+	p = out = palloc(total + 1);
+	for (i = 0; i < n; i++)
+	{
+		memcpy(p, s + at, sp[i].from - at);
+		p += sp[i].from - at;
+		memcpy(p, sp[i].shown, sp[i].shown_len);
+		p += sp[i].shown_len;
+		at = sp[i].to;
+	}
+	memcpy(p, s + at, len - at);
+	p += len - at;
+	*p = '\0';
+	*newlen = p - out;
+	return out;
+}
