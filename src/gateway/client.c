@@ -32,6 +32,8 @@
 #include "util/hash.h"
 #include "util/spi.h"
 
+#define LATE_MS		1000		/* how long after a call's deadline its gateway may still answer */
+
 /* ---------- slots ---------- */
 
 /*
@@ -217,12 +219,29 @@ enqueue(MwGate *gate, dsa_pointer request, const MwWire *head, bool owns_reserva
 }
 
 /*
+ * The gateway answers every call by its deadline.  One that does not is
+ * stopped, or stuck in the kernel; nobody has to wait for it.
+ */
+static void
+give_up(MwSlotState state)
+{
+	bool		seen = state != MW_SLOT_QUEUED;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_DEADLINE),
+			 errmsg("the deadline of the call has passed"),
+			 seen ? errdetail("outcome unknown: the gateway took the request and did not answer.") :
+			 errdetail("Nothing was sent: the gateway does not run."),
+			 errhint("Look for the process \"mw gateway\" in pg_stat_activity: it may be stopped. SELECT pg_terminate_backend(pid) has the next call start another.")));
+}
+
+/*
  * Wait until the gateway has answered.  Interruptible at any moment: an ERROR
  * leaves through held.c.  A gateway that went away before it looked at us is
  * started again; its end while it owned our request is told by the reply.
  */
 static MwWireReply *
-wait_for(int i, void *held)
+wait_for(int i, void *held, MwInstant deadline)
 {
 	MwSlot	   *s = &mw_shared->slots[i];
 	MwSlotState state;
@@ -243,6 +262,8 @@ wait_for(int i, void *held)
 		{
 			if (state == MW_SLOT_QUEUED)
 				mw_gateway_ensure();
+			if (mw_ms_since(deadline) > LATE_MS)
+				give_up(state);
 		}
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
@@ -294,13 +315,13 @@ describe_scopes(MwWire *w, const MwReservation *r)
 }
 
 static MwWireReply *
-ask(MwWire *head, const char *tenant, const char *session)
+ask(MwWire *head, const char *tenant, const char *session, MwInstant deadline)
 {
 	MwGate	   *gate = mw_gateway_ensure();
 	dsa_pointer p = pack(head, tenant, session, NULL);
 	int			i = enqueue(gate, p, head, false);
 
-	return wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
+	return wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), deadline);
 }
 
 /* ---------- budget ---------- */
@@ -391,7 +412,7 @@ gateway_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved
 			case MW_NOT_LOADED:
 				pfree(h);
 				describe_scopes(&w, r);
-				ask(&w, call->tenant, call->session);
+				ask(&w, call->tenant, call->session, call->deadline);
 				break;
 		}
 	}
@@ -460,7 +481,7 @@ gateway_book_hit(MwCall *call)
 		r->requests = 0;
 		if (h)
 			h->requests = 0;
-		reply = wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
+		reply = wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), call->deadline);
 	}
 	return reply->kind == MW_OUTCOME_OK;
 }
@@ -560,7 +581,7 @@ gateway_exchange(const MwAttempt *a)
 	slot_handle = mw_held_take(leave_slot, (void *) (intptr_t) i);
 
 	mw_fault("http_wait");
-	wire = wait_for(i, slot_handle);
+	wire = wait_for(i, slot_handle, a->deadline);
 
 	/* what the gateway did not use up is ours again */
 	if (wire->counted)
@@ -610,7 +631,7 @@ mw_gateway_record(const char *tenant, const pg_uuid_t *run_id)
 	w.limit_requests[0] = INFINITY;
 	gate = mw_gateway_ensure();
 	i = enqueue(gate, pack(&w, tenant, NULL, &a), &w, false);
-	(void) wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i));
+	(void) wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), mw_after_ms(60000));
 }
 
 const MwTransport mw_transport_gateway = {

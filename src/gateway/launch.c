@@ -19,6 +19,7 @@
 #include "storage/ipc.h"
 #include "tcop/utility.h"
 
+#include "gateway/counters.h"
 #include "gateway/gateway.h"
 #include "gateway/shm.h"
 
@@ -189,6 +190,20 @@ database_wanted(Node *stmt)
 	return name ? get_database_oid(name, true) : InvalidOid;
 }
 
+/* DROP EXTENSION mw */
+static bool
+drops_us(Node *stmt)
+{
+	ListCell   *lc;
+
+	if (!IsA(stmt, DropStmt) || castNode(DropStmt, stmt)->removeType != OBJECT_EXTENSION)
+		return false;
+	foreach(lc, castNode(DropStmt, stmt)->objects)
+		if (strcmp(strVal(lfirst(lc)), "mw") == 0)
+			return true;
+	return false;
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -204,6 +219,10 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 		next_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, qc);
 	else
 		standard_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, qc);
+
+	/* what counters knew is void with the sums they came from; where this is rolled back they are fetched again */
+	if (mw_shared != NULL && drops_us(pstmt->utilityStmt))
+		mw_counters_forget(MyDatabaseId);
 }
 
 /* ---------- sweeping after a purge or a drop ---------- */

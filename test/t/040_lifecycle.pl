@@ -171,6 +171,27 @@ is(client(dbname => 'second')->word(ask('acme', 'b', 'budget again')), 'budget a
 	money_holds($node, 'after DROP EXTENSION', dbname => 'second');
 }
 
+# ---------- a gateway that is stopped keeps nobody beyond his deadline ----------
+{
+	works('there is a gateway');
+	my $pid = gateways('postgres');
+	$up->reset({ m => [ { text => 'late', hold => \1 }, { text => 'x', repeat => 9 } ] });
+	my ($sent, $queued) = map { client() } 1, 2;
+	$sent->send(ask('acme', 'stopped', 'sent', request_id => 'stopped-sent', options => { timeout => 2 }));
+	$up->wait(requests => 1);
+	kill 'STOP', $pid;
+	$queued->send(ask('acme', 'stopped', 'queued', request_id => 'stopped-queued', options => { timeout => 1 }));
+	is_error($queued->result(30), 'MW404', 'a call that a stopped gateway has not seen', detail => qr/Nothing was sent/, hint => qr/pg_terminate_backend/);
+	is_error($sent->result(30), 'MW404', 'a call that it has sent', detail => qr/outcome unknown/);
+	kill 'CONT', $pid;
+	$up->release;
+	is($queued->word(ask('acme', 'stopped', 'queued', request_id => 'stopped-queued')), 'x', 'the first is asked again');
+	ledger_is($node, "request_id = 'stopped-queued'", 'ok', '... and was not sent before');
+	ok(eventually(sub { return ledger($node, "request_id = 'stopped-sent'") =~ /^(ok|unknown)$/ }), '... the other comes to its end');
+	money_holds($node, 'a stopped gateway');
+	$up->reset({}, mode => 'echo');
+}
+
 # ---------- open transactions of administrators stall nobody ----------
 for my $act (
 	[ 'a purge', "SELECT mw_purge_cache('acme')" ],
