@@ -75,8 +75,10 @@ DATA       = train/mw_guard.weights
 SQL_PARTS  = $(sort $(wildcard src/sql/[0-9][0-9]_*.sql))
 
 PG_CPPFLAGS = -Isrc -DMW_VERSION='"$(EXTVERSION)"' $(if $(FAULTS),-DMW_FAULT_POINTS) $(shell pkg-config --cflags libcurl libpcre2-8 libsodium)
-PG_CFLAGS   = -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers $(EXTRA_CFLAGS)
-SHLIB_LINK  = $(shell pkg-config --libs libcurl libpcre2-8 libsodium)
+# A call finds the processor's caches cold, so that a jump less for each call within mw and into the server is a
+# twentieth of a cache hit: no table of jumps (-fno-plt), and mw's own names bound when it is linked (-Bsymbolic).
+PG_CFLAGS   = -fno-plt -fno-semantic-interposition -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers $(EXTRA_CFLAGS)
+SHLIB_LINK  = $(shell pkg-config --libs libcurl libpcre2-8 libsodium) -Wl,-Bsymbolic
 EXTRA_CLEAN = mw--$(EXTVERSION).sql build.flags results regression.diffs regression.out
 
 # Nothing of mw is worth inlining into a JIT-compiled query, and the second compilation needs clang.
