@@ -172,11 +172,12 @@ sub log_since
 	return PostgreSQL::Test::Utils::slurp_file($node->logfile, $offset // 0);
 }
 
-# No process died that no test killed; KILL => 1 where one did
+# No process died that no test killed; KILL => 1 where one did, signal => its number where it is another than 9
 sub log_is_clean
 {
 	my ($node, $name, %o) = @_;
-	my $bad = $o{KILL} ? qr/terminated by signal (?!9:)|PANIC|TRAP:|invalid memory alloc|leaked|still referenced/
+	my $killed = $o{signal} // 9;
+	my $bad = $o{KILL} ? qr/terminated by signal (?!$killed:)|PANIC|TRAP:|invalid memory alloc|leaked|still referenced/
 	  : qr/terminated by signal|PANIC|TRAP:|invalid memory alloc|leaked|still referenced/;
 	return is(join("\n", grep { $_ =~ $bad } split /\n/, log_since($node)), '', $name // 'no process died, nothing leaked');
 }
