@@ -191,6 +191,19 @@ mw_breaker_done(MwPass *pass)
 	give_back(pass->what);
 }
 
+bool
+mw_breaker_holds(const MwBreakerStore *store, Oid serverid, uint32 generation)
+{
+	MwBreaker  *b;
+	bool		holds;
+
+	if (generation == 0 || (b = store->find(serverid)) == NULL)
+		return true;
+	holds = b->generation == generation;
+	store->done();
+	return holds;
+}
+
 void
 mw_breaker_tell(const MwBreakerStore *store, Oid serverid, uint32 generation, MwHealth health)
 {

@@ -79,6 +79,8 @@ extern bool mw_breaker_admit(const MwBreakerStore *store, Oid serverid, const Mw
 							 MwInstant deadline, MwPass *pass);
 /* After it, whatever became of it: a probe that told nothing is given back */
 extern void mw_breaker_done(MwPass *pass);
+/* Does a pass still hold?  Not where the state has changed since: its holder has to ask again. */
+extern bool mw_breaker_holds(const MwBreakerStore *store, Oid serverid, uint32 generation);
 /* What the exchange told; by whoever carried it out */
 extern void mw_breaker_tell(const MwBreakerStore *store, Oid serverid, uint32 generation, MwHealth health);
 

@@ -101,6 +101,15 @@ stored_just_now(const MwWire *w)
 	return false;
 }
 
+/* Nothing was sent for it: its backend looks into the cache again, and asks the breaker again */
+static void
+send_back(MwFlight *f)
+{
+	f->bill.kind = MW_OUTCOME_NOT_SENT;
+	f->reply.look_again = true;
+	mw_flight_reply(f);
+}
+
 /*
  * A call that was just taken: true where it needs no exchange of its own now,
  * since it waits for another or was told to look into the cache again.
@@ -128,9 +137,7 @@ mw_share_join(MwFlight *f)
 	}
 	if (w->share && stored_just_now(w))
 	{
-		f->bill.kind = MW_OUTCOME_NOT_SENT;
-		f->reply.look_again = true;
-		mw_flight_reply(f);
+		send_back(f);
 		return true;
 	}
 	lead(f);
@@ -185,15 +192,29 @@ still_there(List *followers)
 	return there;
 }
 
-/* The first of them leads, the rest follow it */
+/*
+ * The first of them leads, the rest follow it.  Who passed the server's breaker
+ * before it opened asks it again: waiting here is no way round it.
+ */
 static List *
-succeed(List *followers)
+succeed(List *waiting)
 {
-	MwFlight   *first = followers != NIL ? linitial(followers) : NULL;
+	List	   *followers = NIL;
+	MwFlight   *first;
 	ListCell   *lc;
 
-	if (first == NULL)
+	foreach(lc, waiting)
+	{
+		MwFlight   *g = lfirst(lc);
+
+		if (mw_breaker_holds(&mw_breakers_shared, g->w->serverid, g->w->breaker))
+			followers = lappend(followers, g);
+		else
+			send_back(g);
+	}
+	if (followers == NIL)
 		return NIL;
+	first = linitial(followers);
 	foreach(lc, followers)
 		if (lfirst(lc) != first)
 			follow(lfirst(lc), first);

@@ -77,7 +77,7 @@ typedef struct MwReply
 	bool		shared;			/* an equal miss of the same tenant was joined: nothing billed */
 	bool		recorded;		/* the recorded answer of an earlier run: nothing billed */
 	bool		unknown_before;	/* an earlier run's attempt has an unknown outcome: not sent (MW502) */
-	bool		look_again;		/* an equal miss was stored a moment ago: nothing was sent, look into the cache */
+	bool		look_again;		/* nothing was sent: an equal miss was stored a moment ago, or the breaker changed meanwhile; look into the cache, and ask anew */
 	bool		counted;		/* the call has now been counted in the "requests" of its scopes */
 	MwUsage		usage;
 	char	   *error;			/* what went wrong, printable, without secrets; NULL for none */

@@ -16,6 +16,7 @@
 #include "lib/stringinfo.h"
 
 #include "gateway/transport.h"
+#include "policy/server.h"
 #include "stage/stages.h"
 
 /* From here on the call is that of the i-th model */
@@ -33,6 +34,7 @@ adopt(MwCall *call, int i)
 	call->transport = c->transport;
 	call->params = c->params;
 	call->max_tokens = call->send_max_tokens = c->max_tokens;
+	call->retry_unknown = c->server->retry_unknown;
 
 	call->attempt = 0;
 	call->reply = NULL;

@@ -166,6 +166,18 @@ ok(eventually(sub { return $admin->value('SELECT count(*) FROM mw.queue') eq '0'
 is(state_of('llm'), 'closed 0', '... and none is a failure of the server');
 is(caller_of('b')->word(call('b')), 'slow', 'nobody else is shut off');
 
+# ---------- equal misses that wait for one another ----------
+
+# they passed the breaker while it was closed, and wait for the first of them: that is no way round it
+$node->server(shared => $up->session('shared')->base_url, breaker_cooldown => 3000, breaker_failures => 2);
+my $shared = $up->session('shared');
+$shared->reset({ '*' => [ { status => 503, delay_ms => 300, repeat => 1000 } ] });
+@all = map { caller_of('a') } 1 .. 12;
+my %ends;
+$ends{ MwClient::word_of($_) }++ for MwClient->race(\@all, sub { return ask('a', undef, 'all ask the same', model => 'shared:m'); });
+is($shared->count->{requests}, 2, 'of twelve equal misses two are sent: the breaker opens, and the others learn of it');
+is_deeply(\%ends, { MW402 => 2, MW403 => 10 }, '... without waiting for their turn');
+
 # ---------- a crash forgets it ----------
 
 open_breaker('llm', $up, 5);
