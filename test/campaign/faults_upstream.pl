@@ -194,10 +194,10 @@ my $c;
 		server => { ca_file => $ca->file, max_response => 200_000 });
 }
 my ($node, $up) = ($c->node, $c->up);
-my %o = (key => 'sk-campaign', max_response => 200_000);
+my %o = (key => 'sk-campaign', max_response => 200_000, breaker => 'off', retry_reserve => 9999);
 $node->server(plain => $up->plain_base_url, %o);
 $node->server(stalls => $up->plain_base_url, %o, stall_timeout => '0.5', stall_bytes => 50);
-$node->server(big => $up->plain_base_url, key => 'sk-campaign');
+$node->server(big => $up->plain_base_url, %o, max_response => 16 * 1024 * 1024);
 $node->server(h2 => $up->h2_base_url, %o, ca_file => $ca->file);
 $node->server(refused => 'http://127.0.0.1:1/v1', %o);
 (my $port = $up->plain_base_url) =~ s{.*:(\d+)/.*}{$1};

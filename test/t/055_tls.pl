@@ -54,12 +54,14 @@ local $ENV{OPENSSL_CONF} = "$dir/openssl.cnf";
 my $node = MwNode->new('tls', conf => "mw.gateway_idle = '300s'");
 delete $ENV{$_} for qw(http_proxy HTTPS_PROXY ALL_PROXY NO_PROXY SSL_CERT_FILE CURL_CA_BUNDLE SSLKEYLOGFILE OPENSSL_CONF);
 
+# failures by the dozen are what this file is about
+my %patient = (breaker => 'off', retry_reserve => 9999);
 $node->tenant('acme', 'app');
 $node->safe_psql('postgres', q{SELECT mw_alter_tenant('acme', '{"cache": false, "retry": {"max_attempts": 2, "base": 0.02, "max": 0.05}}')});
 $node->safe_psql('postgres', q{SELECT mw_set_budget('acme', 'tokens', 100000000)});
 for my $s (keys %up)
 {
-	$node->server($s => $up{$s}->base_url, key => 'sk-tls-marker', $s eq 'self' ? () : (ca_file => $ca->file));
+	$node->server($s => $up{$s}->base_url, %patient, key => 'sk-tls-marker', $s eq 'self' ? () : (ca_file => $ca->file));
 }
 my $c = MwClient->new($node, user => 'app');
 my $admin = MwClient->new($node);
@@ -132,7 +134,7 @@ END
 # ---------- whom we believe ----------
 
 call_is('a certificate of the CA that the server names', good => 'echo', 'ok:200:billed');
-$node->server(byname => 'https://localhost:' . $up{good}->port . '/v1', ca_file => $ca->file, allow_private => 'true');
+$node->server(byname => 'https://localhost:' . $up{good}->port . '/v1', ca_file => $ca->file, allow_private => 'true', %patient);
 call_is('by its name', byname => 'echo', 'ok:200:billed');
 call_is('an expired certificate', expired => 'MW402', $nothing, detail => qr/certificate has expired/);
 call_is('one that is not valid yet', early => 'MW402', $nothing, detail => qr/not yet valid/);
@@ -172,7 +174,7 @@ for my $s (qw(asks asks12))
 	call_is("$s for a certificate, and an open connection of one that was is not used", $s => 'MW402', $refused);
 	is($up{$s}->count->{requests}, 1, "... $s has read no other");
 }
-$node->server(says => 'https://127.0.0.1:' . refuses_clients() . '/v1', ca_file => $ca->file);
+$node->server(says => 'https://127.0.0.1:' . refuses_clients() . '/v1', ca_file => $ca->file, %patient);
 call_is('a server that says so before it hangs up', says => 'MW402', $nothing, detail => qr/Nothing was sent.*certificate required/);
 
 # ---------- connections that break ----------
@@ -253,11 +255,11 @@ breaks('a failure', 'h2', { status => 503 }, 'fine', 'failed:503:0 ok:200:billed
 is($proxy->count->{requests} . ' ' . $proxy->count->{tunnels} . ' ' . $proxy->count->{connections}, '0 0 0', 'the proxy of the environment was never spoken to');
 ok(!-e "$dir/session-secrets", 'no secrets of TLS sessions were written where the environment says');
 my $via = 'http://127.0.0.1:' . $proxy->port;
-$node->server(direct => $plain->base_url);
-$node->server(proxied => $plain->base_url, proxy => $via);
-$node->server(tunnelled => $up{good}->base_url, proxy => $via, ca_file => $ca->file);
-$node->server(cheated => $up{self}->base_url, proxy => $via, ca_file => $ca->file);
-$node->server(noproxy => $plain->base_url, proxy => 'http://127.0.0.1:1');
+$node->server(direct => $plain->base_url, %patient);
+$node->server(proxied => $plain->base_url, proxy => $via, %patient);
+$node->server(tunnelled => $up{good}->base_url, proxy => $via, ca_file => $ca->file, %patient);
+$node->server(cheated => $up{self}->base_url, proxy => $via, ca_file => $ca->file, %patient);
+$node->server(noproxy => $plain->base_url, proxy => 'http://127.0.0.1:1', %patient);
 call_is('a server without a proxy', direct => 'echo', 'ok:200:billed');
 call_is('a server with one', proxied => 'echo', 'ok:200:billed');
 is($proxy->count->{requests}, 1, '... which is asked');

@@ -32,12 +32,14 @@ my $node;
 }
 $node->tenant('acme', 'app');
 $node->safe_psql('postgres', q{SELECT mw_alter_tenant('acme', '{"cache": false, "retry": {"max_attempts": 2, "base": 0.02, "max": 0.05}}')});
-$node->server(good => $up->base_url);
+# failures by the dozen are what this file is about
+my %patient = (breaker => 'off', retry_reserve => 9999);
+$node->server(good => $up->base_url, %patient);
 for my $name (qw(nothere servfail silent slow refusing dropping metadata mixed))
 {
-	$node->server($name => "http://$name.mwtest:$port/v1", key => 'sk-names-marker', allow_private => 'true', connect_timeout => $name eq 'dropping' ? '20' : '0.7');
+	$node->server($name => "http://$name.mwtest:$port/v1", key => 'sk-names-marker', allow_private => 'true', %patient, connect_timeout => $name eq 'dropping' ? '20' : '0.7');
 }
-$node->server(patient => "http://silent.mwtest:$port/v1", allow_private => 'true');
+$node->server(patient => "http://silent.mwtest:$port/v1", allow_private => 'true', %patient);
 
 # addresses that swallow connections: their queue is full and nobody accepts
 my @full;
