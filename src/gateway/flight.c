@@ -258,6 +258,8 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 		MemoryContext old = MemoryContextSwitchTo(mw_round_context());
 
 		memcpy(copy, h->body, len);
+		free(h->body);			/* it may be large: one of it is enough */
+		h->body = NULL;
 		copy[len] = '\0';
 		f->body = mw_json_sanitize(copy, &len);
 		f->body_len = len;
@@ -265,6 +267,12 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 	}
 	mw_bill_make(&f->bill, h->kind, h->status, f->body, f->body_len, h->error, f->provider,
 				 w->prompt_tokens, w->reserved_tokens, w->reserved_requests);
+	if (f->body != NULL && f->bill.kind != MW_OUTCOME_OK)
+	{
+		/* judged, and of no use to anybody: neither handed out nor kept */
+		f->body = NULL;
+		f->body_len = 0;
+	}
 	f->reply.retry_after_ms = h->retry_after_ms;
 	f->reply.retry_forbidden = h->retry_forbidden || f->bill.outcome.hopeless;
 	f->reply.timed_out = h->timed_out;

@@ -311,8 +311,9 @@ mw_record_outcome(MwFlight *f)
 		values[1] = CStringGetTextDatum(mw_wire_string(w, request_id));
 		values[2] = PointerGetDatum(mw_key_bytea(&w->call_key));
 		values[3] = Int32GetDatum(w->nth);
+		/* of one that cannot be used it is enough to know that it was paid for */
 		values[4] = BoolGetDatum(f->bill.kind == MW_OUTCOME_OK);
-		values[5] = PointerGetDatum(cstring_to_text_with_len(f->body, f->body_len));
+		values[5] = PointerGetDatum(cstring_to_text_with_len(f->body ? f->body : "", f->body_len));
 		values[6] = TimestampTzGetDatum(now);
 		run(&record, values, NULL);
 	}

@@ -183,6 +183,14 @@ on_field(void *state, char *key, bool isnull)
 	MW_JSON_OK;
 }
 
+/* The parser leaves names and values to us; of a large body they are much more than itself */
+static MW_JSON_ACTION
+on_field_end(void *state, char *key, bool isnull)
+{
+	pfree(key);
+	MW_JSON_OK;
+}
+
 static MW_JSON_ACTION
 on_element(void *state, bool isnull)
 {
@@ -422,6 +430,10 @@ on_scalar(void *state, char *token, JsonTokenType type)
 			if (text != NULL)
 				r->error_text = text;
 			break;
+		case ELSEWHERE:
+			if (token != NULL)
+				pfree(token);
+			break;
 		default:
 			break;
 	}
@@ -450,6 +462,7 @@ mw_openai_read(MwOpenaiReader *r, const char *body, int len)
 	sem.array_start = on_array_start;
 	sem.array_end = on_container_end;
 	sem.object_field_start = on_field;
+	sem.object_field_end = on_field_end;
 	sem.array_element_start = on_element;
 	sem.scalar = on_scalar;
 	rc = pg_parse_json(r->lex, &sem);

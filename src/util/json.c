@@ -388,12 +388,61 @@ mend_escapes(char *s, int len)
 	}
 }
 
+/*
+ * Bytes that are no UTF-8 become U+FFFD, one for a bad lead byte and the
+ * continuation bytes behind it.  PostgreSQL's check reads all that it is given
+ * before it says where the first bad byte stands, so it is given little where
+ * there are many: it would take minutes for a megabyte of them.  What is mostly
+ * no text is none: one mark stands for it.
+ */
+static char *
+mark_bad_bytes(const char *s, int n, int *len)
+{
+	StringInfoData buf;
+	int			window = 64;
+	int			bad_left = n / 4 + 16;
+
+	initStringInfo(&buf);
+	while (n > 0)
+	{
+		int			part = Min(n, window);
+		int			good = pg_encoding_verifymbstr(PG_UTF8, s, part);
+
+		appendBinaryStringInfo(&buf, s, good);
+		s += good;
+		n -= good;
+		if (good == part)
+		{
+			window = Min(window * 2, 1024 * 1024);
+			continue;
+		}
+		window = 64;
+		/* a character may just stand across the end of the part */
+		if (good > 0 && part - good < 4 && n > part - good)
+			continue;
+		appendBinaryStringInfo(&buf, "\xef\xbf\xbd", 3);
+		do
+		{
+			s++;
+			n--;
+			bad_left--;
+		} while (n > 0 && ((unsigned char) *s & 0xc0) == 0x80);
+		if (bad_left < 0)
+		{
+			resetStringInfo(&buf);
+			appendBinaryStringInfo(&buf, "\xef\xbf\xbd", 3);
+			break;
+		}
+	}
+	*len = buf.len;
+	return buf.data;
+}
+
 /* mw_json_sanitize makes bytes fit for PostgreSQL. */
 char *
 mw_json_sanitize(char *s, int *len)
 {
 	int			n = *len;
-	StringInfoData buf;
 
 	if (n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0)
 	{
@@ -401,29 +450,7 @@ mw_json_sanitize(char *s, int *len)
 		n -= 3;
 	}
 	if (pg_encoding_verifymbstr(PG_UTF8, s, n) != n)
-	{
-		initStringInfo(&buf);
-		while (n > 0)
-		{
-			int			good = pg_encoding_verifymbstr(PG_UTF8, s, n);
-
-			if (good > 0)
-				appendBinaryStringInfo(&buf, s, good);
-			s += good;
-			n -= good;
-			if (n <= 0)
-				break;
-			/* one mark for a bad lead byte and the continuation bytes behind it */
-			appendBinaryStringInfo(&buf, "\xef\xbf\xbd", 3);
-			do
-			{
-				s++;
-				n--;
-			} while (n > 0 && ((unsigned char) *s & 0xc0) == 0x80);
-		}
-		s = buf.data;
-		n = buf.len;
-	}
+		s = mark_bad_bytes(s, n, &n);
 	mend_escapes(s, n);
 	*len = n;
 	return s;

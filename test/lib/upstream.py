@@ -87,6 +87,7 @@ and with any of them
   "spill": "..."    these bytes after the answer, "spill_ms" later (default: in the same write)
   "usage": {...} | null (left out) | any JSON     "finish_reason", "n_choices", "model"
   "extra": {...}    further members of the answer
+  "fill": ["x", N] puts N times x for the first % in "raw"
 """
 import argparse
 import asyncio
@@ -951,6 +952,8 @@ class Server:
             entry["answered"] = "raw"
         elif "raw" in step:
             data = step["raw"].encode("utf-8", "surrogatepass")
+            if "fill" in step:
+                data = data.replace(b"%", step["fill"][0].encode() * step["fill"][1], 1)
             entry["answered"] = "raw"
         elif "error_in_200" in step:
             data = dumps({"error": step["error_in_200"]})

@@ -49,7 +49,7 @@ sub start
 	$running{$pid} = 1;
 	my $line = <$read> // croak 'the mock upstream did not start';
 	$line =~ m{^LISTENING (\S+)} or croak "the mock upstream said: $line";
-	my $self = bless { url => $1, pid => $pid, owner => $owner, prefix => '', out => $read }, $class;
+	my $self = bless { url => $1, pid => $pid, owner => $owner, prefix => '', out => $read, args => \@args }, $class;
 	if (grep { $_ eq '--tls' } @args)
 	{
 		(my $ca = <$read> // '') =~ m{^CA (\S+)} or croak 'no certificate';
@@ -123,6 +123,25 @@ sub wait
 	my $q = join '&', map { "$_=$goal{$_}" } sort keys %goal;
 	my (undef, $status) = $self->_http(GET => "/_wait?$q&timeout=$timeout", undef, $timeout + 10);
 	return $status == 200;
+}
+
+# Dies as if its machine had; and is back at the same place, with nothing in its memory
+sub die_hard
+{
+	my ($self) = @_;
+	kill 'KILL', $self->{pid};
+	waitpid $self->{pid}, 0;
+	delete $running{ $self->{pid} };
+	$self->{pid} = undef;
+	return;
+}
+sub again
+{
+	my ($self) = @_;
+	my $new = (ref $self)->start(@{ $self->{args} }, '--port', $self->port);
+	@$self{qw(pid out)} = @$new{qw(pid out)};
+	$new->{pid} = undef;
+	return;
 }
 
 sub stop
