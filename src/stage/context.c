@@ -37,7 +37,11 @@ typedef struct MwContextWords
 {
 	Phrase	   *slots;
 	uint32		nslots;
+	uint8	   *some;			/* a bit by hash, eight a slot: nearly all words of a text are nobody's, and end here */
 } MwContextWords;
+
+/* The byte of a word in small letters; 0 for what stands between words.  Made with the first plan. */
+static uint8 in_word[256];
 
 #define HASH_START	UINT64CONST(0xcbf29ce484222325)
 
@@ -47,10 +51,11 @@ hash_byte(uint64 h, unsigned char c)
 	return (h ^ c) * UINT64CONST(0x100000001b3);
 }
 
-static inline unsigned char
-small(unsigned char c)
+static void
+make_in_word(void)
 {
-	return c >= 'A' && c <= 'Z' ? c + 32 : c;
+	for (int c = 1; c < 256; c++)
+		in_word[c] = c >= 'A' && c <= 'Z' ? c + 32 : is_letter(c) || is_digit(c) || is_high(c) ? c : 0;
 }
 
 /* the hash of two phrases in a row */
@@ -58,6 +63,12 @@ static inline uint64
 join(uint64 a, uint64 b)
 {
 	return hash_byte(a, ' ') ^ (b * 31);
+}
+
+static inline uint32
+bit_of(const MwContextWords *w, uint64 hash)
+{
+	return (uint32) (hash >> 24) & (w->nslots * 8 - 1);
 }
 
 static Phrase *
@@ -76,30 +87,28 @@ next_word(const char *s, int len, int *at, int *from)
 {
 	int			i = *at;
 	uint64		h = HASH_START;
-	bool		high;
+	unsigned char all = 0;
 
-	while (i < len && !is_letter(s[i]) && !is_digit(s[i]) && !is_high(s[i]))
+	while (i < len && !in_word[(unsigned char) s[i]])
 		i++;
 	if (i >= len)
 		return 0;
 	*from = i;
-	high = is_high(s[i]);
-	while (i < len)
+	for (; i < len; i++)
 	{
 		unsigned char c = (unsigned char) s[i];
+		unsigned char small = in_word[c];
 
-		if (is_high(c))
-			high = true;
-		else if (!is_letter(c) && !is_digit(c))
+		if (small == 0)
 			break;
 		/* passportNo: two words */
-		else if (i > *from && c >= 'A' && c <= 'Z' && s[i - 1] >= 'a' && s[i - 1] <= 'z')
+		if (small != c && i > *from && s[i - 1] >= 'a' && s[i - 1] <= 'z')
 			break;
-		h = hash_byte(h, small(c));
-		i++;
+		h = hash_byte(h, small);
+		all |= c;
 	}
 	*at = i;
-	return high ? h | 1 : h & ~UINT64CONST(1);
+	return is_high(all) ? h | 1 : h & ~UINT64CONST(1);
 }
 
 #define IS_HIGH_WORD(h) ((h) & 1)
@@ -118,6 +127,9 @@ mw_context_make(MwPlan *plan)
 	for (w->nslots = 64; w->nslots < (uint32) n * 2; w->nslots *= 2)
 		;
 	w->slots = palloc0(sizeof(Phrase) * w->nslots);
+	w->some = palloc0(w->nslots);
+	if (in_word['a'] == 0)
+		make_in_word();
 
 	for (int i = 0; i < plan->nrecs; i++)
 	{
@@ -141,6 +153,7 @@ mw_context_make(MwPlan *plan)
 				Phrase	   *slot = find(w, phrase);
 
 				slot->hash = phrase;
+				w->some[bit_of(w, phrase) / 8] |= 1 << (bit_of(w, phrase) % 8);
 				mw_set_put(&slot->recs, i);
 			}
 			p += len;
@@ -152,8 +165,11 @@ mw_context_make(MwPlan *plan)
 static inline void
 look_up(const MwContextWords *w, uint64 hash, MwRecSet *out)
 {
-	const Phrase *p = find(w, hash);
+	const Phrase *p;
 
+	if (!((w->some[bit_of(w, hash) / 8] >> (bit_of(w, hash) % 8)) & 1))
+		return;
+	p = find(w, hash);
 	if (p->hash != 0)
 		for (int i = 0; i < MW_SET_WORDS; i++)
 			out->w[i] |= p->recs.w[i];
@@ -188,7 +204,7 @@ words_in(const MwContextWords *w, const char *s, int len, MwRecSet *out)
 					int			n = pg_utf_mblen((const unsigned char *) s + e);
 
 					while (n-- > 0 && e < at)
-						piece = hash_byte(piece, small((unsigned char) s[e++]));
+						piece = hash_byte(piece, in_word[(unsigned char) s[e++]]);
 					look_up(w, piece | 1, out);
 				}
 			}
