@@ -31,8 +31,8 @@
 #define MW_DECODE_DEPTH		2
 /* pieces looked at in one text */
 #define MW_DECODE_PIECES	64
-/* texts that passed: a power of two, 16 bytes each */
-#define MW_PASSED			4096
+/* texts that passed: two a place, the newer first; a power of two of places, 32 bytes each */
+#define MW_PASSED			2048
 /* shorter ones are judged faster than hashed */
 #define MW_PASSED_MIN		64
 
@@ -49,7 +49,7 @@ typedef struct Judging
 	int			pieces;			/* decoded so far */
 } Judging;
 
-static MwKey *passed = NULL;
+static MwKey (*passed)[2] = NULL;
 static uint8 passed_key[32];
 
 static inline int
@@ -274,7 +274,7 @@ mw_verdict_add(const MwPolicy *policy, MwGuardSource source, MwVerdict *v, const
 	conclude(policy, source, v);
 }
 
-/* Where a text that passed is remembered, and by what */
+/* Where a text that passed is remembered (two places), and by what */
 static MwKey *
 passed_slot(const MwPolicy *policy, MwGuardSource source, const char *s, int len, MwKey *key)
 {
@@ -285,7 +285,7 @@ passed_slot(const MwPolicy *policy, MwGuardSource source, const char *s, int len
 	{
 		if (!pg_strong_random(passed_key, sizeof(passed_key)))
 			return NULL;
-		passed = MemoryContextAllocZero(TopMemoryContext, sizeof(MwKey) * MW_PASSED);
+		passed = MemoryContextAllocZero(TopMemoryContext, sizeof(*passed) * MW_PASSED);
 	}
 	/* universal hashing will do, at a third of the price of BLAKE2b: nobody ever sees one of these */
 	crypto_onetimeauth_init(&h, passed_key);
@@ -294,7 +294,7 @@ passed_slot(const MwPolicy *policy, MwGuardSource source, const char *s, int len
 	crypto_onetimeauth_update(&h, (const unsigned char *) s, len);
 	crypto_onetimeauth_final(&h, key->b);
 	memcpy(&slot, key->b, sizeof(slot));
-	return &passed[slot % MW_PASSED];
+	return passed[slot % MW_PASSED];
 }
 
 /* mw_guard_judge judges one text. */
@@ -317,7 +317,7 @@ mw_guard_judge(const MwPolicy *policy, MwGuardSource source, const char *s, int 
 	if (len >= MW_PASSED_MIN)
 	{
 		slot = passed_slot(policy, source, s, len, &key);
-		if (slot && memcmp(slot, &key, sizeof(key)) == 0)
+		if (slot && (memcmp(&slot[0], &key, sizeof(key)) == 0 || memcmp(&slot[1], &key, sizeof(key)) == 0))
 			return;
 	}
 	j.plan = mw_guard_plan(policy);
@@ -327,5 +327,8 @@ mw_guard_judge(const MwPolicy *policy, MwGuardSource source, const char *s, int 
 	judge_all(&j, &v, 0);
 	conclude(policy, source, out);
 	if (slot && out->nhits == 0)
-		*slot = key;
+	{
+		slot[1] = slot[0];
+		slot[0] = key;
+	}
 }

@@ -10,8 +10,9 @@
  * Policies are PostgreSQL's own: which of them apply to a role is what
  * get_row_security_policies says, the expression is the table's, and a row
  * is there only where it is true.  It is kept ready for each table and role, as
- * plans are in spi.c, and made again when a table, a role, a membership or a
- * function has changed (all of them count up one generation).  What is stale may
+ * plans are in spi.c, with the answer whether it may SELECT, and made again when
+ * a table (its rights, its policies), a role, a membership or a function has
+ * changed (all of them count up one generation).  What is stale may
  * be at work further up the stack (a policy may call anything), so it is not
  * freed but given to the transaction, with whose memory it goes.
  *
@@ -180,6 +181,7 @@ find_view(MwRowTable *table, Relation rel)
 	MemoryContext old;
 	ExprState  *policies = NULL;
 	List	   *conditions;
+	AclResult	right;
 	uint64		now;
 	bool		found;
 
@@ -195,6 +197,9 @@ find_view(MwRowTable *table, Relation rel)
 
 	/* making it reads catalogues, and so may take in changes: it holds for what was known before */
 	now = generation;
+	right = pg_class_aclcheck(RelationGetRelid(rel), key.role, ACL_SELECT);
+	if (right != ACLCHECK_OK)
+		aclcheck_error(right, OBJECT_TABLE, table->name);
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "mw row policies", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(cxt);
 	conditions = read_policies(rel);
@@ -232,16 +237,12 @@ mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 	ScanKeyData keys[MW_ROW_KEYS];
 	ExprState  *policies;
 	ExprContext *econtext;
-	AclResult	right;
 	bool		found;
 
 	if (views == NULL)
 		init();
 
 	row->rel = table_open(find_table(table), AccessShareLock);
-	right = pg_class_aclcheck(RelationGetRelid(row->rel), GetUserId(), ACL_SELECT);
-	if (right != ACLCHECK_OK)
-		aclcheck_error(right, OBJECT_TABLE, table->name);
 	policies = find_view(table, row->rel)->policies;
 
 	row->index = index_open(MW_PRIMARY_KEY_INDEX(row->rel), AccessShareLock);
