@@ -32,7 +32,7 @@ SELECT settings FROM mw.tenant WHERE tenant = 'ad-b';
 SELECT admin_tell(format('SELECT mw_create_tenant(''ad-x'', %L)', s))
 FROM unnest(ARRAY[
 	'[]', '"x"', 'null',
-	'{"timezone": "UTC"}', '{"redakt": true}', '{"fallback": ["x"]}', '{"on_budget": "end"}',
+	'{"timezone": "Mars/Olympus"}', '{"timezone": ""}', '{"timezone": 1}', '{"on_budget": {"end": 7}}', '{"on_budget": {"stop": "x"}}', '{"redakt": true}', '{"fallback": ["x"]}', '{"on_budget": "end"}',
 	'{"redact": "yes"}', '{"guardrail": 1}', '{"model": "gpt-4o"}', '{"model": ":x"}', '{"model": "x:"}', '{"model": 7}',
 	'{"cache": 1}', '{"cache": {"tll": 1}}', '{"cache": {"ttl": 0}}', '{"cache": {"ttl": -5}}', '{"cache": {"ttl": "soon"}}', '{"cache": {"ttl": true}}',
 	'{"cache": {"version": -1}}', '{"cache": {"version": 1.5}}', '{"cache": {"version": 1e30}}',
@@ -81,16 +81,60 @@ SELECT admin_tell(c) FROM unnest(ARRAY[
 	$$SELECT mw_set_budget('ad-a', 'tokens', -1)$$,
 	$$SELECT mw_set_budget('ad-a', 'requests', 1.5)$$,
 	$$SELECT mw_set_budget('ad-a', 'cost', 5)$$,
+	$$SELECT mw_set_budget('ad-a', 'cost', 0.000000000001, per => 'hour')$$,
+	$$SELECT mw_set_budget('ad-a', 'cost', 0.0000000000001)$$,
+	$$SELECT mw_set_budget('ad-a', 'cost', -0.01)$$,
+	$$SELECT mw_set_budget('ad-a', 'cost', 'NaN')$$,
+	$$SELECT mw_set_budget('ad-a', 'cost', 1e15)$$,
+	$$SELECT mw_set_budget('ad-a', 'euros', 5)$$,
 	$$SELECT mw_set_budget('ad-a', 'tokens', 5, per => 'day')$$,
-	$$SELECT mw_set_budget('ad-a', 'tokens', 5, soft => 0.8)$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', 5, per => 'week')$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', 2000, soft => 0.8)$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', 5, soft => 0)$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', 5, soft => 1.01)$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', 5, soft => 'NaN')$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', 'Infinity', soft => 0.5)$$,
+	$$SELECT mw_set_budget('ad-a', 'tokens', NULL, soft => 0.5)$$,
 	$$SELECT mw_set_budget('ad-a', 'tokens', 5, session => '')$$,
 	$$SELECT mw_set_budget('ad-none', 'tokens', 5)$$,
 	$$SELECT mw_set_budget('*', 'tokens', 5)$$
 ]) AS c;
-SELECT session, unit, per, amount FROM mw.budget WHERE tenant = 'ad-a' ORDER BY scope, unit;
+SELECT session, unit, per, amount, soft FROM mw.budget WHERE tenant = 'ad-a' ORDER BY scope, unit, per;
+-- a session's may be larger than its tenant's, which is said
+SELECT mw_set_budget('ad-a', 'tokens', 3000, session => 's3');
+SELECT mw_set_budget('ad-a', 'tokens', NULL, session => 's3');
+SELECT mw_set_budget('ad-a', 'tokens', NULL, per => 'day');
+SELECT mw_set_budget('ad-a', 'cost', NULL, per => 'hour');
 SELECT mw_set_budget('ad-a', 'tokens', NULL);
 SELECT mw_set_budget('ad-a', 'tokens', NULL, 's1');
 SELECT session, unit, per, amount FROM mw.budget WHERE tenant = 'ad-a' ORDER BY scope, unit;
+
+-- ---------- prices ----------
+SELECT admin_tell(c) FROM unnest(ARRAY[
+	$$SELECT mw_set_price('openai:gpt-4o-mini', 0.15, 0.60)$$,
+	$$SELECT mw_set_price('openai:gpt-4o-mini', 0.15, 0.60, 0.075, '2026-01-01 00:00+00')$$,
+	$$SELECT mw_set_price('openai:gpt-4o-mini', 0.10, 0.50, NULL, '2026-01-01 00:00+00')$$,
+	$$SELECT mw_set_price('local:free', 0, 0, valid_from => '-infinity')$$,
+	$$SELECT mw_set_price('gpt-4o-mini', 0.15, 0.60)$$,
+	$$SELECT mw_set_price(NULL, 0.15, 0.60)$$,
+	$$SELECT mw_set_price('openai:x', NULL, 0.60)$$,
+	$$SELECT mw_set_price('openai:x', 1, NULL)$$,
+	$$SELECT mw_set_price('openai:x', -1, 1)$$,
+	$$SELECT mw_set_price('openai:x', 1, 'NaN')$$,
+	$$SELECT mw_set_price('openai:x', 1, 'Infinity')$$,
+	$$SELECT mw_set_price('openai:x', 0.0000001, 1)$$,
+	$$SELECT mw_set_price('openai:x', 1000000001, 1)$$,
+	$$SELECT mw_set_price('openai:x', 1, 1, -0.5)$$,
+	$$SELECT mw_set_price('openai:x', 1, 1, valid_from => NULL)$$,
+	$$SELECT mw_set_price('openai:x', 1, 1, valid_from => 'infinity')$$,
+	$$SELECT mw_drop_price('openai:x')$$,
+	$$SELECT mw_drop_price('openai:gpt-4o-mini', '2025-01-01')$$
+]) AS c;
+SELECT model, valid_from <= '2026-01-01 00:00+00' AS early, input, output, cached_input FROM mw.price WHERE model LIKE 'openai:%' ORDER BY valid_from;
+SELECT mw_drop_price('openai:gpt-4o-mini', '2026-01-01 00:00+00');
+SELECT count(*) FROM mw.price WHERE model = 'openai:gpt-4o-mini';
+SELECT mw_drop_price('openai:gpt-4o-mini');
+SELECT mw_drop_price('local:free');
 
 -- ---------- purges ----------
 SELECT admin_tell(c) FROM unnest(ARRAY[

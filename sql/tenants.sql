@@ -75,7 +75,8 @@ SET ROLE tenants_app_a;
 SELECT tenant, session, request_id, call, attempt, outcome, http_status, input_tokens, output_tokens, cost, billed_tokens, final
 FROM mw.ledger ORDER BY request_id, call, attempt;
 SELECT tenant, session, request_id, turn, call, purpose, model, input_tokens, output_tokens, cost FROM mw.usage ORDER BY request_id;
-SELECT * FROM mw.budget_status ORDER BY session NULLS FIRST, unit;
+SELECT tenant, session, unit, per, amount, settled, reserved, excess, remaining, resets_at, soft, forecast IS NOT NULL AS forecast
+FROM mw.budget_status ORDER BY session NULLS FIRST, unit;
 SELECT tenant, key, model, bytes FROM mw.cache_entries ORDER BY key;
 SELECT count(*) FROM mw.queue;
 RESET ROLE;

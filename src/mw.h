@@ -89,8 +89,10 @@ typedef struct MwUsage
 {
 	int64		input_tokens;
 	int64		output_tokens;
-	int64		cached_tokens;
-	int64		reasoning_tokens;
+	int64		cached_tokens;	/* of the input */
+	int64		reasoning_tokens;	/* of the output */
+	int64		audio_input_tokens;
+	int64		audio_output_tokens;
 	bool		estimated;		/* usage was missing or absurd: counted by ourselves */
 } MwUsage;
 
@@ -171,29 +173,95 @@ typedef struct MwStage
 /* The stages above the pipeline call this to run the next one in. */
 #define mw_next(call)	((call)->next(call))
 
-/* ---------- a reservation (budget stage; see gateway/counters.h) ---------- */
+/* ---------- money (gateway/spent.h, gateway/counters.h) ---------- */
+
+#ifndef HAVE_INT128
+#error "mw counts money in 128 bit"
+#endif
+
+/* Money is exact: in 10^-12 of the currency, in which a price per million tokens with six decimals is a whole number */
+typedef int128 MwMoney;
+
+typedef enum MwUnit
+{
+	MW_REQUESTS, MW_TOKENS, MW_COST, MW_NUNITS
+} MwUnit;
+
+typedef enum MwPeriod
+{
+	MW_FOREVER, MW_MINUTE, MW_HOUR, MW_DAY, MW_MONTH, MW_NWINDOWS
+} MwPeriod;
+
+typedef struct MwAmounts
+{
+	int64		requests;
+	int64		tokens;
+	MwMoney		cost;
+} MwAmounts;
+
+#define MW_NO_LIMIT			PG_INT64_MAX
+#define MW_NO_MONEY_LIMIT	((MwMoney) 1 << 100)
+
+/* Limits of one scope (policy.c makes them; a call's scopes point to them) */
+typedef struct MwLimits
+{
+	uint8		windows;		/* a bit a window in which something is limited */
+	uint8		requests;		/* ... in which requests are */
+	bool		money;			/* cost is, in some window */
+	bool		marks;			/* some limit has a soft one */
+	MwAmounts	limit[MW_NWINDOWS];
+	MwAmounts	soft[MW_NWINDOWS];	/* where a notice appears */
+} MwLimits;
+
+/* When a call was admitted, and since when each of its tenant's windows then ran ([MW_FOREVER]: 0) */
+typedef struct MwWhen
+{
+	TimestampTz admitted_at;
+	TimestampTz start[MW_NWINDOWS];
+} MwWhen;
+
+/* In 10^-12 of the currency a token */
+typedef struct MwPrice
+{
+	bool		known;
+	int64		input;
+	int64		output;
+	int64		cached;
+} MwPrice;
+
+#define MW_MAX_SCOPES 2
+
+/* What is reserved, and in which counters: all that is needed to give it back */
+typedef struct MwHold
+{
+	int			n;				/* scopes: the tenant, and the session where there is one */
+	MwKey		key[MW_MAX_SCOPES];
+	uint8		windows[MW_MAX_SCOPES]; /* reserved in these */
+	uint32		generation[MW_MAX_SCOPES][MW_NWINDOWS]; /* ... of the counter */
+	MwAmounts	amount;			/* the same in each */
+} MwHold;
 
 typedef struct MwScope
 {
-	MwKey		key;			/* names the counter: database, tenant, session */
 	char	   *session;		/* NULL: the tenant as a whole */
-	double		limit_requests; /* infinity: none */
-	double		limit_tokens;
-	bool		limited;		/* one of them is finite: only then is anything reserved here */
 	const char *who;			/* "session" or "tenant", for errors */
+	const MwLimits *limits;
 } MwScope;
-
-#define MW_MAX_SCOPES 2
 
 typedef struct MwReservation
 {
 	MwScope		scopes[MW_MAX_SCOPES];
-	int			nscopes;		/* the tenant, and the session where there is one */
+	MwHold		hold;			/* its n and keys are those of scopes */
+	MwWhen		when;
+	MwPrice		price;
+	MwMoney		bound;			/* what its attempt costs at most (model stage; cost is reserved only where somebody limits it) */
+	int64		prompt_tokens;	/* what is asked for ... */
+	int64		answer_tokens;
 	bool		held;			/* something is reserved now */
 	bool		counted;		/* an attempt of this call was sent: it has cost its request */
+	bool		hits_only;		/* requests are used up but for hits that were booked in advance */
+	struct MwRefusal *short_of; /* where hits_only, or where a hit was refused: which limit */
 	void	   *holder;			/* the transport's: who gives it back at an abort */
-	int64		tokens;			/* reserved in each limited scope */
-	int64		requests;		/* 1 until the first attempt of the call was sent; 0 where only booked hits are left */
 } MwReservation;
 
 /* ---------- the call ---------- */
@@ -243,6 +311,7 @@ struct MwCall
 	int64		max_tokens;		/* asked for, or the default */
 	int64		send_max_tokens;	/* what is sent: shrunk by the budget stage where only part fits */
 	int64		run_tokens;		/* options.limits.tokens: caps this run; 0 where not given */
+	MwMoney		run_cost;		/* options.limits.cost; -1 where not given */
 	bool		redact;
 	bool		guardrail;
 	const char *cache_mode;		/* on, off, refresh */
@@ -258,6 +327,9 @@ struct MwCall
 	/* budget */
 	int64		prompt_tokens;	/* our own upper-bound count of what is sent */
 	MwReservation reserved;
+	MwMoney		cost;			/* of all that this run sent (model stage) */
+	bool		unpriced;		/* some of it had no price */
+	const char *ended_by;		/* "budget": the run ended without an answer of a model; else NULL */
 	char	   *body;			/* the request as asked for (budget stage): what "the same bytes" means */
 	int			body_len;
 	MwKey		call_key;		/* of body: names a recorded answer */

@@ -137,7 +137,7 @@ run(MwCall *call, const MwInvokeArgs *args, Outcome *out)
 	}
 
 	result = mw_result_make(call);
-	if (call->request_named)
+	if (call->request_named && call->ended_by == NULL)	/* nothing was paid for: a repeat may find money */
 		mw_result_store(call, &fingerprint, result);
 	hand_out(out, call, result);
 }

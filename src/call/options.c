@@ -27,6 +27,7 @@
 #include "policy/policy.h"
 #include "util/duration.h"
 #include "util/json.h"
+#include "util/money.h"
 
 #define DEFAULT_MAX_TOKENS	4096
 
@@ -305,7 +306,8 @@ read_memory(MwCall *call, const option *opt, JsonbValue *v)
 static void
 read_limits(MwCall *call, const option *opt, JsonbValue *v)
 {
-	static const char *const allowed[] = {"tokens", NULL};
+	static const char *const allowed[] = {"tokens", "cost", NULL};
+	static const option cost = {"limits.cost", false};
 	static const option tokens = {"limits.tokens", false, read_integer, 1, 9007199254740991.0};
 	Jsonb	   *limits;
 	JsonbValue *n;
@@ -315,10 +317,17 @@ read_limits(MwCall *call, const option *opt, JsonbValue *v)
 	limits = JsonbValueToJsonb(v);
 	mw_json_check_keys(limits, "limit", "a call", allowed);
 	n = mw_json_get(limits, "tokens");
-	if (n == NULL)
-		return;
-	read_integer(call, &tokens, n);
-	call->run_tokens = (int64) number_of(n);
+	if (n != NULL && n->type != jbvNull)
+	{
+		read_integer(call, &tokens, n);
+		call->run_tokens = (int64) number_of(n);
+	}
+	n = mw_json_get(limits, "cost");
+	if (n != NULL && n->type != jbvNull)
+	{
+		if (n->type != jbvNumeric || !mw_money_read(n->val.numeric, MW_MONEY_DECIMALS, &call->run_cost) || call->run_cost < 0)
+			wrong_value(&cost, "an amount of money from 0, with 12 decimals at most", n);
+	}
 }
 
 /* alphabetical, as the hint lists them */
@@ -452,6 +461,7 @@ mw_options_read(MwCall *call, Jsonb *options, Jsonb *settings)
 
 	call->timeout_ms = call->policy->timeout_ms > 0 ? call->policy->timeout_ms : mw_guc_default_timeout_ms;
 	call->timeout_ms = Min(call->timeout_ms, longest_timeout(call));
+	call->run_cost = -1;
 	call->redact = call->policy->redact;
 	call->guardrail = call->policy->guardrail;
 	call->cache_mode = call->policy->cache ? "on" : "off";

@@ -25,6 +25,7 @@
 #include "stage/redact.h"
 #include "util/hash.h"
 #include "util/json.h"
+#include "util/money.h"
 #include "util/spi.h"
 
 /* ---------- the fingerprint ---------- */
@@ -277,6 +278,19 @@ cache_word(MwCacheStatus cache)
 	return "off";
 }
 
+/* What this run was billed; null where some of it has no price */
+static void
+put_cost(JsonbValue *result, const MwCall *call)
+{
+	JsonbValue *v = put(result, "cost");
+
+	v->type = jbvNull;
+	if (call->unpriced)
+		return;
+	v->type = jbvNumeric;
+	v->val.numeric = mw_money_numeric(call->cost);
+}
+
 Jsonb *
 mw_result_make(MwCall *call)
 {
@@ -291,7 +305,7 @@ mw_result_make(MwCall *call)
 	int64		out = call->failed_usage.output_tokens + (paid ? answer->usage.output_tokens : 0);
 	int			ninvalid = 0;
 	JsonbValue	result;
-	JsonbPair	result_room[12];
+	JsonbPair	result_room[13];
 	JsonbValue *usage;
 	JsonbPair	usage_room[3];
 	JsonbValue *timings;
@@ -308,7 +322,7 @@ mw_result_make(MwCall *call)
 	}
 
 	begin_object(&result, result_room);
-	put(&result, "cost")->type = jbvNull;
+	put_cost(&result, call);
 	set_string(put(&result, "cache"), cache_word(call->cache));
 	set_string(put(&result, "model"), call->model);
 
@@ -330,6 +344,9 @@ mw_result_make(MwCall *call)
 	StaticAssertStmt(lengthof(timed) == MW_NSTAGES, "every stage is timed");
 	for (int i = 0; i < lengthof(timed); i++)
 		set_int(put(timings, mw_stages[timed[i]].name), call->stage_us[timed[i]]);
+
+	if (call->ended_by != NULL)
+		set_string(put(&result, "ended_by"), call->ended_by);
 
 	messages = put(&result, "messages");
 	begin_array(messages, &message);

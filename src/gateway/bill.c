@@ -11,11 +11,27 @@
 #include "mw.h"
 
 #include "gateway/bill.h"
+#include "gateway/spent.h"
+
+void
+mw_bill_unknown(MwBill *bill, int64 prompt_tokens, const MwPrice *price, MwAmounts reserved)
+{
+	bill->kind = MW_OUTCOME_UNKNOWN;
+	bill->has_usage = true;
+	memset(&bill->usage, 0, sizeof(bill->usage));
+	bill->usage.input_tokens = Min(prompt_tokens, reserved.tokens);
+	bill->usage.output_tokens = Max(reserved.tokens - prompt_tokens, 0);
+	bill->usage.estimated = true;
+	bill->priced = price->known;
+	bill->cost = reserved.cost;
+	bill->billed = reserved;
+	bill->excess = (MwAmounts) {0};
+}
 
 void
 mw_bill_make(MwBill *bill, MwHttpKind how, int status, const char *body, int len,
 			 const char *error, const MwProvider *provider,
-			 int64 prompt_tokens, int64 reserved_tokens, int64 reserved_requests)
+			 int64 prompt_tokens, const MwPrice *price, MwAmounts reserved)
 {
 	bool		success;
 
@@ -28,15 +44,9 @@ mw_bill_make(MwBill *bill, MwHttpKind how, int status, const char *body, int len
 		bill->kind = MW_OUTCOME_NOT_SENT;
 		return;
 	}
-	bill->requests = reserved_requests;
 	if (how == MW_HTTP_UNKNOWN)
 	{
-		bill->kind = MW_OUTCOME_UNKNOWN;
-		bill->has_usage = true;
-		bill->usage.input_tokens = Min(prompt_tokens, reserved_tokens);
-		bill->usage.output_tokens = Max(reserved_tokens - prompt_tokens, 0);
-		bill->usage.estimated = true;
-		bill->tokens = reserved_tokens;
+		mw_bill_unknown(bill, prompt_tokens, price, reserved);
 		return;
 	}
 
@@ -63,8 +73,13 @@ mw_bill_make(MwBill *bill, MwHttpKind how, int status, const char *body, int len
 		bill->usage.output_tokens = 1 + len / 4;
 		bill->usage.estimated = true;
 	}
-	bill->tokens = bill->usage.input_tokens + bill->usage.output_tokens;
-	bill->excess = Max(bill->tokens - reserved_tokens, 0);
+	bill->priced = price->known && bill->has_usage;
+	bill->cost = bill->priced ? mw_price_of(price, &bill->usage) : 0;
+	bill->billed.requests = reserved.requests;
+	bill->billed.tokens = bill->usage.input_tokens + bill->usage.output_tokens;
+	bill->billed.cost = bill->cost;
+	bill->excess.tokens = Max(bill->billed.tokens - reserved.tokens, 0);
+	bill->excess.cost = Max(bill->billed.cost - reserved.cost, 0);
 }
 
 const char *

@@ -16,9 +16,10 @@ typedef struct MwBill
 	MwUsage		usage;			/* the provider's, or our own count */
 	bool		has_usage;		/* usage says something */
 	bool		keep;			/* a complete 2xx: recorded for a request_id, since it was paid for */
-	int64		tokens;			/* billed */
-	int64		requests;		/* billed: 1 where this attempt counts its call */
-	int64		excess;			/* billed above what was reserved */
+	bool		priced;			/* its cost is known */
+	MwMoney		cost;			/* of its usage, whether that is billed or not */
+	MwAmounts	billed;			/* requests: 1 where this attempt counts its call */
+	MwAmounts	excess;			/* billed above what was reserved */
 	char		error[256];		/* printable, without secrets; "" for none */
 } MwBill;
 
@@ -28,7 +29,9 @@ typedef struct MwBill
  */
 extern void mw_bill_make(MwBill *bill, MwHttpKind how, int status, const char *body, int len,
 						 const char *error, const MwProvider *provider,
-						 int64 prompt_tokens, int64 reserved_tokens, int64 reserved_requests);
+						 int64 prompt_tokens, const MwPrice *price, MwAmounts reserved);
+/* What is in flight and will not be heard of: charged at its reservation */
+extern void mw_bill_unknown(MwBill *bill, int64 prompt_tokens, const MwPrice *price, MwAmounts reserved);
 /* ok, failed, unknown: what the ledger says; what was not sent has failed */
 extern const char *mw_outcome_name(MwOutcomeKind kind);
 

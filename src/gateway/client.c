@@ -10,8 +10,6 @@
  */
 #include "mw.h"
 
-#include <math.h>
-
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type_d.h"
@@ -102,13 +100,13 @@ leave_slot(void *arg)
 				if (mw_shared->gates[g].db == s->db)
 					unqueue(&mw_shared->gates[g], i);
 		}
-		withdrawn = s->nscopes > 0;
+		withdrawn = s->owns;
 		free_slot(i, &request, &reply);
 	}
 	LWLockRelease(mw_shared->lock);
 
 	if (withdrawn)
-		mw_counters_settle(was.scope, was.limited, was.nscopes, was.tokens, was.requests, 0, 0);
+		mw_counters_settle(&was.hold, &was.hold.amount, NULL, NULL, 0);
 	if (DsaPointerIsValid(request))
 		dsa_free(mw_dsa(), request);
 	if (DsaPointerIsValid(reply))
@@ -141,7 +139,7 @@ pack(const MwWire *head, const char *tenant, const char *session, const MwAttemp
 	int			at = 0;
 
 	if (a)
-		size += string_size(a->request_id) + string_size(a->purpose) + string_size(a->model) + a->body_len + 1;
+		size += string_size(a->request_id) + string_size(a->purpose) + string_size(a->model) + string_size(a->channel) + a->body_len + 1;
 	p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM | (size > 1024 * 1024 * 1024 ? DSA_ALLOC_HUGE : 0));
 	if (!DsaPointerIsValid(p))
 		ereport(ERROR,
@@ -156,6 +154,7 @@ pack(const MwWire *head, const char *tenant, const char *session, const MwAttemp
 	w->request_id = put_string(w, &at, a ? a->request_id : NULL);
 	w->purpose = put_string(w, &at, a ? a->purpose : NULL);
 	w->model = put_string(w, &at, a ? a->model : NULL);
+	w->channel = put_string(w, &at, a ? a->channel : NULL);
 	w->body = -1;
 	w->body_len = 0;
 	if (a)
@@ -202,11 +201,8 @@ enqueue(MwGate *gate, dsa_pointer request, const MwWire *head, bool owns_reserva
 	s->queued_at = GetCurrentTimestamp();
 	s->request = request;
 	s->reply = InvalidDsaPointer;
-	s->nscopes = owns_reservation ? head->nscopes : 0;
-	memcpy(s->scope, head->scope, sizeof(s->scope));
-	memcpy(s->limited, head->limited, sizeof(s->limited));
-	s->tokens = head->reserved_tokens;
-	s->requests = head->reserved_requests;
+	s->owns = owns_reservation;
+	s->hold = head->hold;
 	if (gate->tail >= 0)
 		mw_shared->slots[gate->tail].next = i;
 	else
@@ -303,15 +299,11 @@ wait_for(int i, void *held, MwInstant deadline)
 static void
 describe_scopes(MwWire *w, const MwReservation *r)
 {
-	w->nscopes = r->nscopes;
-	for (int i = 0; i < r->nscopes; i++)
-	{
-		w->scope[i] = r->scopes[i].key;
-		w->limited[i] = r->scopes[i].limited;
-		w->limit_requests[i] = r->scopes[i].limit_requests;
-	}
-	w->reserved_tokens = r->tokens;
-	w->reserved_requests = r->requests;
+	w->hold = r->hold;
+	w->when = r->when;
+	w->price = r->price;
+	w->bound = r->bound;
+	w->prompt_tokens = r->prompt_tokens;
 }
 
 static MwWireReply *
@@ -332,11 +324,7 @@ ask(MwWire *head, const char *tenant, const char *session, MwInstant deadline)
  */
 typedef struct Holder
 {
-	MwKey		keys[MW_MAX_SCOPES];
-	bool		limited[MW_MAX_SCOPES];
-	int			n;
-	int64		tokens;
-	int64		requests;
+	MwHold		hold;
 	void	   *handle;
 } Holder;
 
@@ -345,7 +333,7 @@ give_back(void *what)
 {
 	Holder	   *h = what;
 
-	mw_counters_settle(h->keys, h->limited, h->n, h->tokens, h->requests, 0, 0);
+	mw_counters_settle(&h->hold, &h->hold.amount, NULL, NULL, 0);
 	pfree(h);
 }
 
@@ -355,63 +343,46 @@ hold(MwReservation *r)
 {
 	Holder	   *h = r->holder;
 
-	h->tokens = r->tokens;
-	h->requests = r->requests;
+	h->hold = r->hold;
 	h->handle = mw_held_take(give_back, h);
 }
 
-static Holder *
-make_holder(MwReservation *r)
-{
-	Holder	   *h = MemoryContextAllocZero(TopMemoryContext, sizeof(Holder));
-
-	h->n = r->nscopes;
-	for (int i = 0; i < r->nscopes; i++)
-	{
-		h->keys[i] = r->scopes[i].key;
-		h->limited[i] = r->scopes[i].limited;
-	}
-	return h;
-}
-
-static int
-gateway_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved, int64 *tokens_left)
+static bool
+gateway_reserve(MwCall *call, MwRefusal *why)
 {
 	MwReservation *r = &call->reserved;
 	bool		any = false;
 
-	for (int i = 0; i < r->nscopes; i++)
-		any |= r->scopes[i].limited;
+	for (int i = 0; i < r->hold.n; i++)
+		any |= r->scopes[i].limits->windows != 0;
 	if (!any)
-	{
-		r->requests = r->counted ? 0 : 1;
-		return -1;
-	}
+		return true;
 
 	for (int attempt = 0; attempt < 5; attempt++)
 	{
-		MwFigures	why;
 		MwWire		w = {.work = MW_WORK_LOAD};
+		Holder	   *h = MemoryContextAllocZero(TopMemoryContext, sizeof(Holder));	/* before, so that nothing can fail once it is reserved */
 
-		Holder	   *h = make_holder(r);	/* before, so that nothing can fail once it is reserved */
-
-		switch (mw_counters_reserve(r, &why))
+		switch (mw_counters_reserve(r, why))
 		{
-			case MW_ADMITTED:
 			case MW_HITS_ONLY:
+			case MW_ADMITTED:
 				r->holder = h;
 				hold(r);
-				return -1;
+				if (r->hits_only)
+				{
+					r->short_of = palloc(sizeof(MwRefusal));
+					*r->short_of = *why;
+				}
+				return true;
 			case MW_REFUSED:
 				pfree(h);
-				*unit = why.unit;
-				*settled = why.settled;
-				*reserved = why.reserved;
-				*tokens_left = why.tokens_left;
-				return why.scope;
+				return false;
 			case MW_NOT_LOADED:
 				pfree(h);
 				describe_scopes(&w, r);
+				for (int i = 0; i < r->hold.n; i++)
+					w.hold.windows[i] = r->scopes[i].limits->windows;
 				ask(&w, call->tenant, call->session, call->deadline);
 				break;
 		}
@@ -421,7 +392,7 @@ gateway_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved
 			 errmsg("no room is left for the budget of this call"),
 			 errdetail("All %d counters have something reserved; nothing was sent.", mw_guc_max_counters),
 			 errhint("Raise mw.max_counters and restart the server, or try again.")));
-	return 0;
+	return false;
 }
 
 static void
@@ -448,24 +419,34 @@ gateway_book_hit(MwCall *call)
 	int			n = 0;
 	MwWire		w = {.work = MW_WORK_BOOK};
 	MwWireReply *reply;
+	bool		in_advance = true;
 
-	for (int i = 0; i < r->nscopes; i++)
-		if (!isinf(r->scopes[i].limit_requests))
-			keys[n++] = r->scopes[i].key;
+	for (int i = 0; i < r->hold.n; i++)
+	{
+		const MwLimits *limits = r->scopes[i].limits;
+
+		if (limits->requests == 0)
+			continue;
+		keys[n++] = r->hold.key[i];
+		w.counts_requests |= 1 << i;
+		w.block_limit = limits->limit[MW_FOREVER].requests;
+		in_advance &= limits->requests == 1 << MW_FOREVER;
+	}
 	if (n == 0)
 		return true;			/* a hit costs no tokens, and nobody counts requests */
-	if (mw_counters_take_hit(keys, n))
+	if (in_advance && mw_counters_take_hit(keys, n))
 		return true;
-	if (r->requests == 0)
+	if (r->hits_only)
 		return false;			/* there were some left in advance; another caller had them */
+	if (n > 1 || !in_advance)
+		w.block_limit = 0;
 
 	/*
 	 * Our own reserved request becomes a booked one.  The slot owns it from
 	 * here on, so that a cancel gives it back exactly once.
 	 */
 	describe_scopes(&w, r);
-	w.reserved_tokens = 0;
-	w.reserved_requests = r->requests;
+	w.hold.amount = (MwAmounts) {.requests = r->hold.amount.requests};
 	w.run_id = call->run_id;
 	{
 		MwAttempt	a = {
@@ -478,9 +459,9 @@ gateway_book_hit(MwCall *call)
 		dsa_pointer p = pack(&w, call->tenant, call->session, &a);
 		int			i = enqueue(gate, p, &w, true);
 
-		r->requests = 0;
+		r->hold.amount.requests = 0;
 		if (h)
-			h->requests = 0;
+			h->hold.amount.requests = 0;
 		reply = wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), call->deadline);
 	}
 	return reply->kind == MW_OUTCOME_OK;
@@ -552,7 +533,6 @@ gateway_exchange(const MwAttempt *a)
 		.roleid = GetUserId(),
 		.deadline = a->deadline,
 		.breaker = a->breaker,
-		.prompt_tokens = a->prompt_tokens,
 		.call_key = a->call_key,
 		.nth = a->nth,
 		.cache_key = a->cache_key,
@@ -587,11 +567,11 @@ gateway_exchange(const MwAttempt *a)
 	if (wire->counted)
 	{
 		r->counted = true;
-		r->requests = 0;
+		r->hold.amount.requests = 0;
 	}
 	if (wire->reservation_used)
 	{
-		r->tokens = r->requests = 0;
+		r->hold.amount = (MwAmounts) {0};
 		r->held = false;
 	}
 	if (h)
@@ -611,6 +591,8 @@ gateway_exchange(const MwAttempt *a)
 	reply->look_again = wire->look_again;
 	reply->counted = wire->counted;
 	reply->usage = wire->usage;
+	reply->priced = wire->priced;
+	reply->cost = wire->cost;
 	reply->error = wire->error[0] ? pstrdup(wire->error) : NULL;
 	reply->body = wire->body_len >= 0 ? mw_reply_body(wire) : NULL;
 	reply->body_len = Max(wire->body_len, 0);
@@ -623,12 +605,12 @@ gateway_exchange(const MwAttempt *a)
 void
 mw_gateway_record(const char *tenant, const pg_uuid_t *run_id)
 {
-	MwWire		w = {.work = MW_WORK_RECORD, .run_id = *run_id, .nscopes = 1};
+	MwWire		w = {.work = MW_WORK_RECORD, .run_id = *run_id};
 	MwAttempt	a = {.request_id = "bench", .purpose = "bench", .model = "bench", .body = ""};
 	MwGate	   *gate;
 	int			i;
 
-	w.limit_requests[0] = INFINITY;
+	w.when.admitted_at = mw_calendar_now();
 	gate = mw_gateway_ensure();
 	i = enqueue(gate, pack(&w, tenant, NULL, &a), &w, false);
 	(void) wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), mw_after_ms(60000));

@@ -2,23 +2,32 @@
  * counters.c - the shared-memory counters of budgets.
  *
  * One entry a scope (a tenant of a database, or a session of a tenant) holds
- * what was settled and what is reserved; limits are not here, they come with
- * each admission from the caller's policy.  The hash table is divided into
- * MW_NPARTS parts, each under an LWLock of its own, chosen by the first byte of
- * the key (a BLAKE2b, so evenly).  Whoever needs several scopes locks their
- * parts in ascending order, so no two callers can deadlock; nothing is called
- * under a lock but the hash table itself.
+ * what was settled and what is reserved, for ever and in the present minute,
+ * hour, day and month; limits are not here, they come with each admission from
+ * the caller's policy.  All windows of a scope are one entry: one look-up and one
+ * lock, whatever is limited, and nothing to load where a limit is added.
+ *
+ * The hash table is divided into MW_NPARTS parts, each under an LWLock of its
+ * own, chosen by the first byte of the key (a BLAKE2b, so evenly).  Whoever needs
+ * several scopes locks their parts in ascending order, so no two callers can
+ * deadlock; nothing is called under a lock but the hash table itself.
  *
  * Only the gateway puts entries in, from the sums that it keeps in mw.spent; it
  * is also the only one that changes those, and adds to an entry after the
- * commit of the same amount.  So an entry's "settled" equals its row at every
- * moment that somebody can look, and eviction loses nothing.  An entry with
- * anything reserved is never evicted; one with hits booked in advance only where
- * nothing else makes room (its tenant loses the unused ones, as in a crash).
+ * commit of the same amount, by the same arithmetic (spent.c).  So an entry's
+ * "settled" equals its row at every moment that somebody can look, and eviction
+ * loses nothing; only that an entry begins a new window with the first admission
+ * in it, and the row with the first outcome.  An entry with anything reserved is
+ * never evicted; one with hits booked in advance only where nothing else makes
+ * room (its tenant loses the unused ones, as in a crash).
+ *
+ * When a window begins anew, what is reserved in the old one goes with it: a
+ * reservation remembers the generation of each window that it is in, and what
+ * ends in another generation changes nothing there.  Generations are numbered
+ * through the whole table, so that an entry that was evicted and came back is
+ * not taken for its former self.
  */
 #include "mw.h"
-
-#include <math.h>
 
 #include "common/pg_prng.h"
 #include "storage/lwlock.h"
@@ -30,19 +39,25 @@
 
 #define MW_NPARTS 16
 
+typedef struct MwCounterWindow
+{
+	TimestampTz start;
+	uint32		generation;
+	MwAmounts	settled;
+	MwAmounts	reserved;
+} MwCounterWindow;
+
 typedef struct MwCounter
 {
 	MwKey		key;			/* must be first */
 	Oid			db;
-	int64		settled_tokens;
-	int64		reserved_tokens;
-	int64		settled_requests;
-	int64		reserved_requests;
-	int64		hits_left;		/* booked in advance: counted in settled_requests, not yet used */
+	int			hits_left;		/* booked in advance: counted as settled for ever, not yet used */
+	MwCounterWindow window[MW_NWINDOWS];
 } MwCounter;
 
 static HTAB *counters;
 static LWLockPadded *locks;
+static pg_atomic_uint32 *generations;	/* the last one given out */
 
 #define part_of(key)	((key)->b[0] % MW_NPARTS)
 #define lock_of(part)	(&locks[part].lock)
@@ -65,7 +80,8 @@ counter_hash(const void *key, Size keysize)
 void
 mw_counters_shmem_request(void)
 {
-	RequestAddinShmemSpace(hash_estimate_size(mw_guc_max_counters, sizeof(MwCounter)));
+	RequestAddinShmemSpace(add_size(hash_estimate_size(mw_guc_max_counters, sizeof(MwCounter)),
+									MAXALIGN(sizeof(pg_atomic_uint32))));
 	RequestNamedLWLockTranche("mw_counters", MW_NPARTS);
 }
 
@@ -73,7 +89,11 @@ void
 mw_counters_shmem_startup(void)
 {
 	HASHCTL		ctl = {0};
+	bool		found;
 
+	generations = ShmemInitStruct("mw generations", sizeof(pg_atomic_uint32), &found);
+	if (!found)
+		pg_atomic_init_u32(generations, 0);
 	ctl.keysize = sizeof(MwKey);
 	ctl.entrysize = sizeof(MwCounter);
 	ctl.hash = counter_hash;
@@ -111,120 +131,228 @@ unlock_parts(uint32 set)
 			LWLockRelease(lock_of(p));
 }
 
-/* The limited scopes of a reservation */
-static int
-limited_of(MwReservation *r, MwScope **scopes, MwKey *keys)
-{
-	int			n = 0;
+/* ---------- limits ---------- */
 
-	for (int i = 0; i < r->nscopes; i++)
-		if (r->scopes[i].limited)
+void
+mw_refusal_none(MwRefusal *why)
+{
+	why->scope = -1;
+	why->answer_left = -1;
+}
+
+/* How many tokens of an answer fit into what is left of a limit; -1 where its length does not matter */
+static int64
+answer_that_fits(const MwReservation *r, MwUnit unit, MwMoney left)
+{
+	MwMoney		each = unit == MW_TOKENS ? 1 : r->price.output;
+	MwMoney		tokens;
+
+	if (unit == MW_REQUESTS || each == 0)
+		return -1;
+	tokens = left - (unit == MW_TOKENS ? r->prompt_tokens : mw_price_bound(&r->price, r->prompt_tokens, 0));
+	tokens /= each;
+	return tokens > 0 ? (int64) Min(tokens, PG_INT32_MAX) : 0;
+}
+
+void
+mw_refusal_check(MwRefusal *why, const MwReservation *r, int scope, MwPeriod w,
+				 const MwAmounts *settled, const MwAmounts *reserved)
+{
+	const MwAmounts *limit = &r->scopes[scope].limits->limit[w];
+
+	for (MwUnit unit = 0; unit < MW_NUNITS; unit++)
+	{
+		MwMoney		used = mw_amount(settled, unit) + mw_amount(reserved, unit);
+		MwMoney		wanted = mw_amount(&r->hold.amount, unit);
+		int64		fits;
+
+		if (!mw_limited(limit, unit) || wanted == 0 || used + wanted <= mw_amount(limit, unit))
+			continue;
+		fits = answer_that_fits(r, unit, mw_amount(limit, unit) - used);
+		if (mw_refused(why) && why->answer_left <= fits)
+			continue;
+		*why = (MwRefusal) {
+			scope, w, unit, mw_amount(limit, unit), mw_amount(settled, unit), mw_amount(reserved, unit), fits
+		};
+	}
+}
+
+void
+mw_reservation_ask(MwReservation *r, int64 prompt_tokens, int64 answer_tokens)
+{
+	r->prompt_tokens = prompt_tokens;
+	r->answer_tokens = answer_tokens;
+	r->hold.amount.requests = r->counted ? 0 : 1;
+	r->hold.amount.tokens = prompt_tokens + answer_tokens;
+	r->hold.amount.cost = mw_price_bound(&r->price, prompt_tokens, answer_tokens);
+}
+
+/* ---------- reserving ---------- */
+
+static void
+begin_window(MwCounterWindow *cw, TimestampTz start)
+{
+	cw->start = start;
+	cw->generation = pg_atomic_add_fetch_u32(generations, 1);
+	cw->settled = cw->reserved = (MwAmounts) {0};
+}
+
+/* Requests are what is short, and all of them were counted for ever: then hits in advance can still be taken */
+static bool
+hits_left(const MwReservation *r, const MwRefusal *why, const MwCounter *e)
+{
+	return why->unit == MW_REQUESTS && r->scopes[why->scope].limits->requests == 1 << MW_FOREVER && e->hits_left > 0;
+}
+
+/* In all windows that are limited in a scope; false where the gateway has to set one back first */
+static bool
+meet_windows(MwCounter *e, const MwReservation *r, int scope, TimestampTz now)
+{
+	uint8		windows = r->scopes[scope].limits->windows;
+
+	for (int w = MW_MINUTE; w < MW_NWINDOWS; w++)
+	{
+		if (!(windows & 1 << w))
+			continue;
+		switch (mw_window_meet(w, e->window[w].start, r->when.start[w], now, now))
 		{
-			scopes[n] = &r->scopes[i];
-			keys[n++] = r->scopes[i].key;
+			case MW_MEET_NEW:
+				begin_window(&e->window[w], r->when.start[w]);
+				break;
+			case MW_MEET_BACK:
+				return false;
+			default:
+				break;
 		}
-	return n;
+	}
+	return true;
 }
 
 MwAdmission
-mw_counters_reserve(MwReservation *r, MwFigures *why)
+mw_counters_reserve(MwReservation *r, MwRefusal *why)
 {
 	MwKey		keys[MW_MAX_SCOPES] = {0};
-	MwScope    *scopes[MW_MAX_SCOPES];
-	MwCounter  *entry[MW_MAX_SCOPES];
-	int			n = limited_of(r, scopes, keys);
+	int			scopes[MW_MAX_SCOPES];
+	MwCounter  *entry[MW_MAX_SCOPES] = {0};
+	int			n = 0;
 	MwAdmission verdict = MW_ADMITTED;
-	uint32		set = lock_parts(keys, n);
+	bool		windowed = false;
+	uint32		set;
 
-	for (int i = 0; i < n && verdict != MW_NOT_LOADED; i++)
-		if ((entry[i] = find(&keys[i])) == NULL)
-			verdict = MW_NOT_LOADED;
-
-	for (int i = 0; i < n && (verdict == MW_ADMITTED || verdict == MW_HITS_ONLY); i++)
+	mw_refusal_none(why);
+	for (int i = 0; i < r->hold.n; i++)
 	{
-		MwCounter  *e = entry[i];
-		MwScope    *s = scopes[i];
-		double		tokens = (double) e->settled_tokens + (double) e->reserved_tokens;
-		double		requests = (double) e->settled_requests + (double) e->reserved_requests;
+		r->hold.windows[i] = 0;
+		if (r->scopes[i].limits->windows == 0)
+			continue;
+		windowed |= r->scopes[i].limits->windows != 1 << MW_FOREVER;
+		scopes[n] = i;
+		keys[n++] = r->hold.key[i];
+	}
+	set = lock_parts(keys, n);
 
-		if (tokens + (double) r->tokens > s->limit_tokens)
-		{
-			double		left = s->limit_tokens - tokens;
-
-			verdict = MW_REFUSED;
-			why->scope = s - r->scopes;
-			why->unit = "tokens";
-			why->settled = e->settled_tokens;
-			why->reserved = e->reserved_tokens;
-			why->tokens_left = left > 0 ? (int64) left : 0;
-		}
-		else if (requests + (r->counted ? 0 : 1) > s->limit_requests)
-		{
-			verdict = e->hits_left > 0 ? MW_HITS_ONLY : MW_REFUSED;
-			why->scope = s - r->scopes;
-			why->unit = "requests";
-			why->settled = e->settled_requests;
-			why->reserved = e->reserved_requests;
-			why->tokens_left = -1;
-		}
+	/* the moment of admission is one that nobody else's can come before who has the lock after us */
+	if (windowed)
+		r->when.admitted_at = mw_calendar_now();
+	for (int i = 0; i < n && verdict == MW_ADMITTED; i++)
+	{
+		entry[i] = find(&keys[i]);
+		if (entry[i] == NULL || (windowed && !meet_windows(entry[i], r, scopes[i], r->when.admitted_at)))
+			verdict = MW_NOT_LOADED;
+	}
+	for (int i = 0; i < n && verdict == MW_ADMITTED; i++)
+	{
+		for (int w = 0; w < MW_NWINDOWS; w++)
+			if (r->scopes[scopes[i]].limits->windows & 1 << w)
+				mw_refusal_check(why, r, scopes[i], w, &entry[i]->window[w].settled, &entry[i]->window[w].reserved);
+	}
+	if (verdict == MW_ADMITTED && mw_refused(why))
+	{
+		verdict = MW_REFUSED;
+		for (int i = 0; i < n; i++)
+			if (scopes[i] == why->scope && hits_left(r, why, entry[i]))
+				verdict = MW_HITS_ONLY;
 	}
 
 	if (verdict == MW_ADMITTED || verdict == MW_HITS_ONLY)
 	{
-		r->requests = verdict == MW_ADMITTED && !r->counted ? 1 : 0;
+		r->hits_only = verdict == MW_HITS_ONLY;
+		if (r->hits_only)		/* which cost nothing */
+			r->hold.amount = (MwAmounts) {0};
 		r->held = true;
 		for (int i = 0; i < n; i++)
 		{
-			entry[i]->reserved_tokens += r->tokens;
-			entry[i]->reserved_requests += r->requests;
+			r->hold.windows[scopes[i]] = r->scopes[scopes[i]].limits->windows;
+			for (int w = 0; w < MW_NWINDOWS; w++)
+			{
+				if (!(r->hold.windows[scopes[i]] & 1 << w))
+					continue;
+				mw_amounts_add(&entry[i]->window[w].reserved, &r->hold.amount);
+				r->hold.generation[scopes[i]][w] = entry[i]->window[w].generation;
+			}
 		}
 	}
 	unlock_parts(set);
 	return verdict;
 }
 
-bool
-mw_counters_peek(const MwKey *key, int64 *settled_tokens, int64 *reserved_tokens,
-				 int64 *settled_requests, int64 *reserved_requests)
-{
-	MwCounter  *e;
+/* ---------- settling ---------- */
 
-	LWLockAcquire(lock_of(part_of(key)), LW_SHARED);
-	if ((e = find(key)) != NULL)
+static void
+spend(MwCounter *e, const MwAmounts *spent, const MwWhen *when, TimestampTz now)
+{
+	for (int w = 0; w < MW_NWINDOWS; w++)
 	{
-		*settled_tokens = e->settled_tokens;
-		*reserved_tokens = e->reserved_tokens;
-		*settled_requests = e->settled_requests;
-		*reserved_requests = e->reserved_requests;
+		MwCounterWindow *cw = &e->window[w];
+
+		switch (mw_window_meet(w, cw->start, when->start[w], when->admitted_at, now))
+		{
+			case MW_MEET_LATE:
+				continue;
+			case MW_MEET_NEW:
+				begin_window(cw, when->start[w]);
+				break;
+			case MW_MEET_BACK:
+				cw->start = when->start[w];
+				break;
+			case MW_MEET_ADD:
+				break;
+		}
+		mw_amounts_add(&cw->settled, spent);
 	}
-	LWLockRelease(lock_of(part_of(key)));
-	return e != NULL;
 }
 
 void
-mw_counters_settle(const MwKey *keys, const bool *limited, int n,
-				   int64 unreserve_tokens, int64 unreserve_requests,
-				   int64 spent_tokens, int64 spent_requests)
+mw_counters_settle(const MwHold *hold, const MwAmounts *unreserve,
+				   const MwAmounts *spent, const MwWhen *when, TimestampTz now)
 {
-	uint32		set = lock_parts(keys, n);
+	bool		spends = spent != NULL && !mw_amounts_zero(spent);
+	uint32		set = lock_parts(hold->key, hold->n);
 
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < hold->n; i++)
 	{
-		MwCounter  *e = find(&keys[i]);
+		MwCounter  *e;
 
-		if (e == NULL)
-			continue;			/* nothing was reserved in it: its row has the sum */
-		if (limited[i])
+		if (hold->windows[i] == 0 && !spends)
+			continue;
+		if ((e = find(&hold->key[i])) == NULL)
+			continue;			/* nothing is reserved in it: its row has the sum */
+		for (int w = 0; unreserve != NULL && w < MW_NWINDOWS; w++)
 		{
-			e->reserved_tokens -= unreserve_tokens;
-			e->reserved_requests -= unreserve_requests;
+			MwCounterWindow *cw = &e->window[w];
+
+			if (!(hold->windows[i] & 1 << w) || cw->generation != hold->generation[i][w])
+				continue;
+			mw_amounts_subtract(&cw->reserved, unreserve);
+			Assert(cw->reserved.tokens >= 0 && cw->reserved.requests >= 0 && cw->reserved.cost >= 0);
 		}
-		e->settled_tokens += spent_tokens;
-		e->settled_requests += spent_requests;
-		Assert(e->reserved_tokens >= 0 && e->reserved_requests >= 0);
+		if (spends)
+			spend(e, spent, when, now);
 	}
 	unlock_parts(set);
 }
+
+/* ---------- hits in advance ---------- */
 
 bool
 mw_counters_take_hit(const MwKey *keys, int n)
@@ -247,65 +375,60 @@ mw_counters_take_hit(const MwKey *keys, int n)
 
 /*
  * A block is for one scope only: in two at once the rest of it could not be
- * told apart.  It is taken while four of them are left, so that the last hits
- * before a limit are booked one by one.
+ * told apart; and for a limit for ever, since what is left of it would be
+ * another window's.  It is taken while four of them are left, so that the last
+ * hits before a limit are booked one by one.
  */
 int64
-mw_counters_hold_block(const MwKey *keys, const double *limits, int n)
+mw_counters_hold_block(const MwKey *key, int64 limit)
 {
-	uint32		set;
-	MwCounter  *e;
+	uint32		set = lock_parts(key, 1);
+	MwCounter  *e = find(key);
 	int64		extra = 0;
 
-	if (n != 1)
-		return 0;
-	set = lock_parts(keys, n);
-	e = find(&keys[0]);
-	if (e != NULL && limits[0] - (double) e->settled_requests - (double) e->reserved_requests >= 4 * MW_HIT_BLOCK)
+	if (e != NULL && limit - e->window[MW_FOREVER].settled.requests - e->window[MW_FOREVER].reserved.requests >= 4 * MW_HIT_BLOCK)
 	{
 		extra = MW_HIT_BLOCK - 1;
-		e->reserved_requests += extra;
+		e->window[MW_FOREVER].reserved.requests += extra;
 	}
 	unlock_parts(set);
 	return extra;
 }
 
 void
-mw_counters_unhold_block(const MwKey *keys, int n, int64 extra)
+mw_counters_unhold_block(const MwKey *key, int64 extra)
 {
-	bool		limited[MW_MAX_SCOPES] = {true, true};
+	uint32		set = lock_parts(key, 1);
+	MwCounter  *e = find(key);
 
-	mw_counters_settle(keys, limited, n, 0, extra, 0, 0);
+	if (e != NULL)
+		e->window[MW_FOREVER].reserved.requests -= extra;
+	unlock_parts(set);
 }
 
-/* The caller's own request is settled by the caller of this */
 void
-mw_counters_booked(const MwKey *keys, int n, int64 extra)
+mw_counters_booked(const MwKey *key, int64 extra)
 {
-	uint32		set = lock_parts(keys, n);
+	uint32		set = lock_parts(key, 1);
+	MwCounter  *e = find(key);
 
-	for (int i = 0; i < n; i++)
+	if (e != NULL)
 	{
-		MwCounter  *e = find(&keys[i]);
-
-		if (e == NULL)
-			continue;
-		e->reserved_requests -= extra;
-		e->settled_requests += extra;
+		e->window[MW_FOREVER].reserved.requests -= extra;
 		e->hits_left += extra;
 	}
 	unlock_parts(set);
 }
 
-bool
-mw_counters_loaded(const MwKey *key)
-{
-	bool		found;
+/* ---------- coming and going ---------- */
 
-	LWLockAcquire(lock_of(part_of(key)), LW_SHARED);
-	found = find(key) != NULL;
-	LWLockRelease(lock_of(part_of(key)));
-	return found;
+static bool
+idle(const MwCounter *e)
+{
+	for (int w = 0; w < MW_NWINDOWS; w++)
+		if (!mw_amounts_zero(&e->window[w].reserved))
+			return false;
+	return true;
 }
 
 /*
@@ -324,7 +447,7 @@ evict(bool booked_too)
 	hash_seq_init(&scan, counters);
 	while ((e = hash_seq_search(&scan)) != NULL)
 	{
-		if (e->reserved_tokens == 0 && e->reserved_requests == 0 && (booked_too || e->hits_left == 0) &&
+		if (idle(e) && (booked_too || e->hits_left == 0) &&
 			pg_prng_uint32(&pg_global_prng_state) % 8 == 0)
 			hash_search_with_hash_value(counters, &e->key, counter_hash(&e->key, sizeof(MwKey)), HASH_REMOVE, NULL);
 	}
@@ -333,7 +456,7 @@ evict(bool booked_too)
 }
 
 bool
-mw_counters_load(const MwKey *key, Oid db, int64 tokens, int64 requests)
+mw_counters_load(const MwKey *key, Oid db, const MwSpent *spent, uint8 windows, const MwWhen *when, TimestampTz now)
 {
 	for (int attempt = 0; attempt < 4; attempt++)
 	{
@@ -345,9 +468,18 @@ mw_counters_load(const MwKey *key, Oid db, int64 tokens, int64 requests)
 		if (e != NULL && !found)
 		{
 			e->db = db;
-			e->settled_tokens = tokens;
-			e->settled_requests = requests;
-			e->reserved_tokens = e->reserved_requests = e->hits_left = 0;
+			e->hits_left = 0;
+			for (int w = 0; w < MW_NWINDOWS; w++)
+			{
+				begin_window(&e->window[w], spent->start[w]);
+				e->window[w].settled = spent->used[w];
+			}
+		}
+		else if (e != NULL)
+		{
+			for (int w = MW_MINUTE; w < MW_NWINDOWS; w++)
+				if (windows & 1 << w && mw_window_meet(w, e->window[w].start, when->start[w], now, now) == MW_MEET_BACK)
+					e->window[w].start = when->start[w];
 		}
 		LWLockRelease(lock_of(part_of(key)));
 		if (e != NULL)
@@ -368,7 +500,7 @@ mw_counters_forget(Oid db)
 	hash_seq_init(&scan, counters);
 	while ((e = hash_seq_search(&scan)) != NULL)
 	{
-		if (e->db == db && e->reserved_tokens == 0 && e->reserved_requests == 0)
+		if (e->db == db && idle(e))
 			hash_search_with_hash_value(counters, &e->key, counter_hash(&e->key, sizeof(MwKey)), HASH_REMOVE, NULL);
 	}
 	for (int p = MW_NPARTS - 1; p >= 0; p--)
@@ -388,10 +520,19 @@ mw_counters_dump(Oid db, int *n)
 	hash_seq_init(&scan, counters);
 	while ((e = hash_seq_search(&scan)) != NULL)
 	{
-		if (e->db == db)
-			rows[(*n)++] = (MwCounterRow) {
-				e->key, e->settled_tokens, e->reserved_tokens, e->settled_requests, e->reserved_requests
-			};
+		MwCounterRow *row = &rows[*n];
+
+		if (e->db != db)
+			continue;
+		row->key = e->key;
+		row->named = false;
+		for (int w = 0; w < MW_NWINDOWS; w++)
+		{
+			row->start[w] = e->window[w].start;
+			row->settled[w] = e->window[w].settled;
+			row->reserved[w] = e->window[w].reserved;
+		}
+		(*n)++;
 	}
 	for (int p = MW_NPARTS - 1; p >= 0; p--)
 		LWLockRelease(lock_of(p));

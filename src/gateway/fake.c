@@ -22,8 +22,6 @@
  */
 #include "mw.h"
 
-#include <math.h>
-
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -39,6 +37,7 @@
 #include "gateway/stored.h"
 #include "gateway/transport.h"
 #include "util/hash.h"
+#include "util/money.h"
 #include "util/spi.h"
 
 /* SQL's functions use 1 and 2 in this place of an advisory lock's tag, claims of request_ids 0x6d77 */
@@ -53,103 +52,117 @@ lock_tenant(const MwReservation *r)
 	LOCKTAG		tag;
 	uint32		half[2];
 
-	memcpy(half, r->scopes[0].key.b, sizeof(half));
+	memcpy(half, r->hold.key[0].b, sizeof(half));
 	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, half[0], half[1], LOCK_CLASS);
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
 /* What a scope has used; inside SPI */
 static void
-read_spent(const char *tenant, const char *session, int64 *requests, int64 *tokens)
+read_spent(const char *tenant, const char *session, MwSpent *spent)
 {
 	static MwStmt stmt = {
-		"SELECT requests, tokens FROM mw.fake_spent WHERE tenant = $1 AND session = $2",
+		"SELECT " MW_SPENT_COLUMNS " FROM mw.fake_spent WHERE tenant = $1 AND session = $2",
 		2, {TEXTOID, TEXTOID}
 	};
 	Datum		args[2];
-	bool		isnull;
 
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = CStringGetTextDatum(session ? session : "");
-	*requests = *tokens = 0;
+	mw_spent_init(spent);
 	if (mw_spi_read(&stmt, MW_AS_CALLER, args, NULL, 1) > 0)
-	{
-		*requests = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-		*tokens = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
-	}
+		mw_spent_from_row(spent, SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
 }
 
 static void
-add_spent(const char *tenant, const char *session, int64 requests, int64 tokens, int64 excess)
+write_spent(const char *tenant, const char *session, const MwSpent *spent)
 {
 	static MwStmt stmt = {
-		"INSERT INTO mw.fake_spent AS s (tenant, session, requests, tokens, excess_tokens) "
-		"VALUES ($1, $2, $3, $4, $5) "
-		"ON CONFLICT (tenant, session) DO UPDATE SET requests = s.requests + excluded.requests, "
-		"tokens = s.tokens + excluded.tokens, excess_tokens = s.excess_tokens + excluded.excess_tokens",
-		5, {TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
+		"INSERT INTO mw.fake_spent (tenant, session, " MW_SPENT_COLUMNS ") VALUES ($1, $2, " MW_SPENT_PARAMETERS ") "
+		"ON CONFLICT (tenant, session) DO UPDATE SET (" MW_SPENT_COLUMNS ") = ROW(" MW_SPENT_PARAMETERS ")",
+		24, {TEXTOID, TEXTOID, MW_SPENT_TYPES}
 	};
-	Datum		args[5];
+	Datum		args[2 + MW_SPENT_NCOLUMNS];
 
 	args[0] = CStringGetTextDatum(tenant);
 	args[1] = CStringGetTextDatum(session ? session : "");
-	args[2] = Int64GetDatum(requests);
-	args[3] = Int64GetDatum(tokens);
-	args[4] = Int64GetDatum(excess);
+	mw_spent_to_values(spent, args + 2);
 	(void) mw_spi_write(&stmt, MW_AS_OWNER, args, NULL);
 }
 
-static int
-fake_reserve(MwCall *call, const char **unit, int64 *settled, int64 *reserved, int64 *tokens_left)
+/* Book it in the sums of the tenant and of its session, limited or not: a limit may come later.  The tenant is locked. */
+static void
+spend(const char *tenant, const char *session, const MwReservation *r, const MwAmounts *used, const MwAmounts *excess)
+{
+	for (int i = 0; i < (session != NULL ? 2 : 1); i++)
+	{
+		MwSpent		spent;
+
+		read_spent(tenant, i == 0 ? NULL : session, &spent);
+		mw_spent_add(&spent, used, excess, &r->when, mw_calendar_now());
+		write_spent(tenant, i == 0 ? NULL : session, &spent);
+	}
+}
+
+/* Where the clock went back a sum goes with it, or its budget would be stuck until then */
+static void
+follow_clock(const char *tenant, const char *session, MwSpent *spent, const MwWhen *when)
+{
+	bool		moved = false;
+
+	for (int w = MW_MINUTE; w < MW_NWINDOWS; w++)
+	{
+		if (mw_window_meet(w, spent->start[w], when->start[w], when->admitted_at, when->admitted_at) != MW_MEET_BACK)
+			continue;
+		spent->start[w] = when->start[w];
+		moved = true;
+	}
+	if (moved)
+		write_spent(tenant, session, spent);
+}
+
+/* Does what the reservation asks for fit, in all limits? */
+static bool
+admit(MwCall *call, MwRefusal *why)
 {
 	MwReservation *r = &call->reserved;
-	bool		limited = false;
-	int			refused = -1;
 
-	for (int i = 0; i < r->nscopes; i++)
-		limited |= r->scopes[i].limited;
-	r->requests = r->counted ? 0 : 1;
-	if (!limited)
-		return -1;
-
-	lock_tenant(&call->reserved);
+	mw_refusal_none(why);
+	lock_tenant(r);
 	SPI_connect();
-	for (int i = 0; i < r->nscopes; i++)
+	for (int i = 0; i < r->hold.n; i++)
 	{
-		MwScope    *s = &r->scopes[i];
-		int64		requests;
-		int64		tokens;
-		double		left;
+		MwSpent		spent;
 
-		if (!s->limited)
+		if (r->scopes[i].limits->windows == 0)
 			continue;
-		read_spent(call->tenant, s->session, &requests, &tokens);
-		if ((double) requests + (double) r->requests > s->limit_requests)
+		read_spent(call->tenant, r->scopes[i].session, &spent);
+		follow_clock(call->tenant, r->scopes[i].session, &spent, &r->when);
+		for (int w = 0; w < MW_NWINDOWS; w++)
 		{
-			refused = i;
-			*unit = "requests";
-			*settled = requests;
-			*tokens_left = -1;
-			break;
-		}
-		if ((double) tokens + (double) r->tokens > s->limit_tokens)
-		{
-			/* of several that are short of tokens the shortest, so that a shrunk call fits in all */
-			left = Max(s->limit_tokens - (double) tokens, 0);
-			if (refused >= 0 && *tokens_left <= (int64) left)
-				continue;
-			refused = i;
-			*unit = "tokens";
-			*settled = tokens;
-			*tokens_left = (int64) left;
+			static const MwAmounts nothing;
+			MwAmounts	used = mw_spent_in(&spent, w, &r->when);
+
+			if (r->scopes[i].limits->windows & 1 << w)
+				mw_refusal_check(why, r, i, w, &used, &nothing);
 		}
 	}
 	SPI_finish();
-	if (refused < 0)
-		r->held = true;
-	else
-		*reserved = 0;
-	return refused;
+	return !mw_refused(why);
+}
+
+static bool
+fake_reserve(MwCall *call, MwRefusal *why)
+{
+	MwReservation *r = &call->reserved;
+	bool		limited = false;
+
+	for (int i = 0; i < r->hold.n; i++)
+		limited |= r->scopes[i].limits->windows != 0;
+	if (!limited)
+		return true;
+	r->held = admit(call, why);
+	return r->held;
 }
 
 /* Nothing is kept anywhere but in the call */
@@ -161,6 +174,27 @@ fake_release(MwCall *call)
 
 /* ---------- rows ---------- */
 
+/* reserved_cost, cost, billed_cost and the three prices, NULL where there is no price */
+static Datum
+money_figures(const MwReservation *r, const MwBill *bill)
+{
+	const MwMoney money[6] = {
+		r->bound, bill->cost, bill->billed.cost, mw_price_per_million(r->price.input),
+		mw_price_per_million(r->price.output), mw_price_per_million(r->price.cached)
+	};
+	Datum		values[6];
+	bool		nulls[6];
+	int			dims[1] = {6};
+	int			lower[1] = {1};
+
+	for (int i = 0; i < 6; i++)
+	{
+		nulls[i] = !r->price.known || (i == 1 && !bill->priced);
+		values[i] = NumericGetDatum(mw_money_numeric(money[i]));
+	}
+	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, lower, NUMERICOID, -1, false, TYPALIGN_INT));
+}
+
 /* A ledger row, written when all is known: nobody else could see it running */
 static void
 write_attempt(const MwAttempt *a, TimestampTz started_at, const MwReply *reply, const MwBill *bill)
@@ -169,15 +203,19 @@ write_attempt(const MwAttempt *a, TimestampTz started_at, const MwReply *reply, 
 		"INSERT INTO mw.fake_attempt (tenant, run_id, call, attempt, session, request_id, request_named, turn, "
 		"purpose, model, call_key, nth, started_at, finished_at, outcome, http_status, "
 		"input_tokens, output_tokens, cached_tokens, reasoning_tokens, reserved_tokens, reserved_requests, "
-		"billed_tokens, billed_requests, estimated, error) "
+		"billed_tokens, billed_requests, estimated, error, audio_input_tokens, audio_output_tokens, admitted_at, "
+		"reserved_cost, cost, billed_cost, input_price, output_price, cached_price) "
 		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, pg_catalog.clock_timestamp(), $14, $15, "
-		"$16[1], $16[2], $16[3], $16[4], $17, $18, $19, $20, $21, $22)",
-		22, {TEXTOID, UUIDOID, INT4OID, INT4OID, TEXTOID, TEXTOID, BOOLOID, INT4OID, TEXTOID, TEXTOID, BYTEAOID,
-		INT4OID, TIMESTAMPTZOID, TEXTOID, INT4OID, INT8ARRAYOID, INT8OID, INT8OID, INT8OID, INT8OID, BOOLOID, TEXTOID}
+		"$16[1], $16[2], $16[3], $16[4], $17, $18, $19, $20, $21, $22, $16[5], $16[6], $23, "
+		"$24[1], $24[2], $24[3], $24[4], $24[5], $24[6])",
+		24, {TEXTOID, UUIDOID, INT4OID, INT4OID, TEXTOID, TEXTOID, BOOLOID, INT4OID, TEXTOID, TEXTOID, BYTEAOID,
+		INT4OID, TIMESTAMPTZOID, TEXTOID, INT4OID, INT8ARRAYOID, INT8OID, INT8OID, INT8OID, INT8OID, BOOLOID, TEXTOID,
+		TIMESTAMPTZOID, NUMERICARRAYOID}
 	};
-	Datum		args[22];
-	char		nulls[23] = "                      ";
-	Datum		usage[4];
+	Datum		args[24];
+	char		nulls[25] = "                        ";
+	Datum		usage[6];
+	const MwReservation *r = a->reserved;
 
 	args[0] = CStringGetTextDatum(a->tenant);
 	args[1] = UUIDPGetDatum(&a->run_id);
@@ -206,19 +244,23 @@ write_attempt(const MwAttempt *a, TimestampTz started_at, const MwReply *reply, 
 		usage[1] = Int64GetDatum(reply->usage.output_tokens);
 		usage[2] = Int64GetDatum(reply->usage.cached_tokens);
 		usage[3] = Int64GetDatum(reply->usage.reasoning_tokens);
-		args[15] = PointerGetDatum(construct_array(usage, 4, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+		usage[4] = Int64GetDatum(reply->usage.audio_input_tokens);
+		usage[5] = Int64GetDatum(reply->usage.audio_output_tokens);
+		args[15] = PointerGetDatum(construct_array(usage, 6, INT8OID, 8, FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	}
 	else
 		nulls[15] = 'n';
-	args[16] = Int64GetDatum(a->reserved->tokens);
-	args[17] = Int64GetDatum(a->reserved->requests);
-	args[18] = Int64GetDatum(bill->tokens);
-	args[19] = Int64GetDatum(bill->requests);
+	args[16] = Int64GetDatum(r->hold.amount.tokens);
+	args[17] = Int64GetDatum(r->hold.amount.requests);
+	args[18] = Int64GetDatum(bill->billed.tokens);
+	args[19] = Int64GetDatum(bill->billed.requests);
 	args[20] = BoolGetDatum(reply->usage.estimated);
 	if (reply->error != NULL)
 		args[21] = CStringGetTextDatum(reply->error);
 	else
 		nulls[21] = 'n';
+	args[22] = TimestampTzGetDatum(r->when.admitted_at);
+	args[23] = money_figures(r, bill);
 	(void) mw_spi_write(&stmt, MW_AS_OWNER, args, nulls);
 }
 
@@ -269,31 +311,29 @@ static bool
 fake_book_hit(MwCall *call)
 {
 	MwReservation *r = &call->reserved;
+	MwRefusal	why;
 	bool		counts = false;
-	bool		room = true;
+	bool		room;
 
-	for (int i = 0; i < r->nscopes; i++)
-		counts |= !isinf(r->scopes[i].limit_requests);
+	for (int i = 0; i < r->hold.n; i++)
+		counts |= r->scopes[i].limits->requests != 0;
 	if (!counts)
 		return true;			/* a hit costs no tokens, and nobody counts requests */
 
-	lock_tenant(&call->reserved);
-	SPI_connect();
-	for (int i = 0; i < r->nscopes && room; i++)
+	r->hold.amount = (MwAmounts) {.requests = 1};
+	room = admit(call, &why);
+	if (!room)
 	{
-		int64		requests;
-		int64		tokens;
-
-		if (isinf(r->scopes[i].limit_requests))
-			continue;
-		read_spent(call->tenant, r->scopes[i].session, &requests, &tokens);
-		room = (double) requests + 1 <= r->scopes[i].limit_requests;
+		r->short_of = palloc(sizeof(MwRefusal));
+		*r->short_of = why;
 	}
+	SPI_connect();
 	if (room)
 	{
-		MwReservation none = {0};
+		static const MwAmounts no_excess;
+		MwReservation none = {.when = r->when};
 		MwReply		reply = {0};
-		MwBill		bill = {.kind = MW_OUTCOME_OK,.requests = 1};
+		MwBill		bill = {.kind = MW_OUTCOME_OK,.billed = {.requests = 1}};
 		MwAttempt	a = {
 			.tenant = call->tenant,
 			.session = call->session,
@@ -309,13 +349,11 @@ fake_book_hit(MwCall *call)
 		};
 
 		/* what only the tenant counts belongs to no session, as in the gateway */
-		if (isinf(r->scopes[r->nscopes - 1].limit_requests))
+		if (r->scopes[r->hold.n - 1].limits->requests == 0)
 			a.session = NULL;
-		add_spent(call->tenant, NULL, 1, 0, 0);
-		if (a.session != NULL)
-			add_spent(call->tenant, a.session, 1, 0, 0);
+		spend(call->tenant, a.session, r, &bill.billed, &no_excess);
 		write_attempt(&a, GetCurrentTimestamp(), &reply, &bill);
-		r->requests = 0;
+		r->hold.amount.requests = 0;
 	}
 	SPI_finish();
 	return room;
@@ -395,7 +433,8 @@ judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, M
 				 r->connect_failed ? "no connection could be made" :
 				 timed_out ? "no complete answer came before the deadline" :
 				 !r->complete ? "the connection was closed before a complete answer" : "",
-				 a->provider, a->prompt_tokens, a->reserved->tokens, a->reserved->requests);
+				 a->provider, a->reserved->prompt_tokens, &a->reserved->price,
+				 (MwAmounts) {a->reserved->hold.amount.requests, a->reserved->hold.amount.tokens, a->reserved->bound});
 	reply->kind = bill->kind;
 	reply->http_status = bill->http_status;
 	reply->retry_after_ms = r->retry_after_ms;
@@ -403,23 +442,14 @@ judge(const MwAttempt *a, const MwScripted *r, bool timed_out, MwReply *reply, M
 	reply->timed_out = timed_out;
 	reply->connect_failed = r->connect_failed;
 	reply->usage = bill->usage;
+	reply->priced = bill->priced;
+	reply->cost = bill->cost;
 	reply->error = bill->error[0] ? pstrdup(bill->error) : NULL;
 	if (complete)
 	{
 		reply->body = r->body;
 		reply->body_len = r->len;
 	}
-}
-
-/* Book it in the sums of the tenant and of its session, limited or not: a limit may come later */
-static void
-settle(const MwAttempt *a, const MwBill *bill)
-{
-	if (bill->tokens == 0 && bill->requests == 0)
-		return;
-	add_spent(a->tenant, NULL, bill->requests, bill->tokens, bill->excess);
-	if (a->session != NULL)
-		add_spent(a->tenant, a->session, bill->requests, bill->tokens, bill->excess);
 }
 
 static MwReply *
@@ -468,7 +498,8 @@ fake_exchange(const MwAttempt *a)
 					response->complete && bill.http_status < 500 ? MW_HEALTH_ALIVE : MW_HEALTH_FAILED);
 	SPI_connect();
 	write_attempt(a, started_at, reply, &bill);
-	settle(a, &bill);
+	if (!mw_amounts_zero(&bill.billed))
+		spend(a->tenant, a->session, a->reserved, &bill.billed, &bill.excess);
 	if (bill.keep && a->request_named)
 		write_answer(a, reply, bill.kind == MW_OUTCOME_OK);
 	if (bill.kind == MW_OUTCOME_OK && bill.outcome.cacheable && a->cacheable)
@@ -476,16 +507,16 @@ fake_exchange(const MwAttempt *a)
 	SPI_finish();
 
 	/* an answer and an unknown outcome use the reservation up; a failed attempt leaves it to the next */
-	reply->counted = bill.requests > 0;
+	reply->counted = bill.billed.requests > 0;
 	if (reply->counted)
 	{
 		a->reserved->counted = true;
-		a->reserved->requests = 0;
+		a->reserved->hold.amount.requests = 0;
 	}
 	if (reply->kind == MW_OUTCOME_OK || reply->kind == MW_OUTCOME_UNKNOWN)
 	{
 		a->reserved->held = false;
-		a->reserved->tokens = 0;
+		a->reserved->hold.amount = (MwAmounts) {0};
 	}
 	return reply;
 }

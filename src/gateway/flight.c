@@ -59,7 +59,7 @@ reply_memory(Size size)
 
 	PG_TRY();
 	{
-		p = reply_memory(size);
+		p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM);
 	}
 	PG_CATCH();
 	{
@@ -89,6 +89,8 @@ mw_flight_reply(MwFlight *f)
 
 	f->reply.kind = f->bill.kind;
 	f->reply.usage = f->bill.usage;
+	f->reply.priced = f->bill.priced;
+	f->reply.cost = f->bill.cost;
 	f->reply.body_len = f->body ? f->body_len : -1;
 	p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM);
 	if (!DsaPointerIsValid(p))
@@ -135,7 +137,8 @@ mw_flight_reply(MwFlight *f)
 
 	if (gone)
 	{
-		mw_counters_settle(was.scope, was.limited, was.nscopes, was.tokens, was.requests, 0, 0);
+		if (was.owns)
+			mw_counters_settle(&was.hold, &was.hold.amount, NULL, NULL, 0);
 		dsa_free(mw_dsa(), request);
 		if (DsaPointerIsValid(p))
 			dsa_free(mw_dsa(), p);
@@ -167,26 +170,25 @@ mw_flight_settle(MwFlight *f)
 	MwSlot	   *s = &mw_shared->slots[f->slot];
 	MwWire	   *w = f->w;
 	bool		used = f->bill.kind == MW_OUTCOME_OK || f->bill.kind == MW_OUTCOME_UNKNOWN;
-	int64		tokens = used ? w->reserved_tokens : 0;
-	int64		requests = used || f->bill.requests > 0 ? w->reserved_requests : 0;
+	MwAmounts	ended = {0};
 
-	mw_counters_settle(w->scope, w->limited, w->nscopes, tokens, requests, f->bill.tokens, f->bill.requests);
+	if (used)
+		ended = w->hold.amount;
+	else if (f->bill.billed.requests > 0)
+		ended.requests = w->hold.amount.requests;
+	mw_counters_settle(&w->hold, &ended, &f->bill.billed, &w->when, f->settled_at);
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
-	s->tokens -= tokens;
-	s->requests -= requests;
+	mw_amounts_subtract(&s->hold.amount, &ended);
 	LWLockRelease(mw_shared->lock);
 	f->reply.reservation_used = used;
-	f->reply.counted = f->bill.requests > 0;
+	f->reply.counted = f->bill.billed.requests > 0;
 }
 
 void
 mw_flight_unhold(MwFlight *f)
 {
-	MwKey		keys[MW_MAX_SCOPES];
-	double		limits[MW_MAX_SCOPES];
-
 	if (f->extra > 0)
-		mw_counters_unhold_block(keys, mw_booking_scopes(f->w, keys, limits), f->extra);
+		mw_counters_unhold_block(mw_booking_key(f->w), f->extra);
 	f->extra = 0;
 }
 
@@ -266,7 +268,7 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 		MemoryContextSwitchTo(old);
 	}
 	mw_bill_make(&f->bill, h->kind, h->status, f->body, f->body_len, h->error, f->provider,
-				 w->prompt_tokens, w->reserved_tokens, w->reserved_requests);
+				 w->prompt_tokens, &w->price, mw_wire_reserved(w));
 	if (f->body != NULL && f->bill.kind != MW_OUTCOME_OK)
 	{
 		/* judged, and of no use to anybody: neither handed out nor kept */
@@ -289,6 +291,7 @@ mw_flight_judge(MwFlight *f, MwHttpResult *h)
 	f->in_flight = false;
 	f->transfer = NULL;
 	f->ended = true;
+	f->settled_at = mw_calendar_now();
 }
 
 /* Judging needs memory of the size of the answer; without it the outcome of this one is unknown, and nobody else's */
@@ -357,9 +360,8 @@ mw_flights_lost(void)
 		mw_flight_unhold(f);
 		if (f->in_flight || f->ended || f->recorded)
 		{
-			f->bill.kind = MW_OUTCOME_UNKNOWN;
-			f->bill.tokens = f->w->reserved_tokens;
-			f->bill.requests = f->w->reserved_requests;
+			mw_bill_unknown(&f->bill, f->w->prompt_tokens, &f->w->price, mw_wire_reserved(f->w));
+			f->settled_at = mw_calendar_now();
 			strlcpy(f->reply.error, "the gateway ended while the call was in flight", sizeof(f->reply.error));
 			f->body = NULL;
 			mw_flight_settle(f);

@@ -17,6 +17,7 @@
 
 #include "lib/ilist.h"
 #include "gateway/bill.h"
+#include "gateway/spent.h"
 #include "gateway/http.h"
 #include "gateway/shm.h"
 
@@ -67,6 +68,7 @@ typedef struct MwFlight
 	const MwProvider *provider;
 	MwHttpTransfer *transfer;
 	TimestampTz started_at;
+	TimestampTz settled_at;		/* budgets' now of its outcome: its row and its counters meet it at one moment */
 	struct MwFlight *leader;	/* joined this one */
 	List	   *followers;		/* of MwFlight */
 	MwInstant	parked_until;	/* waits for the next attempt of one that failed; .us 0: does not */
@@ -83,8 +85,7 @@ typedef struct MwFlight
 	MwBill		bill;			/* kind, too, for what never left */
 
 	/* LOAD and BOOK */
-	int64		load_tokens[MW_MAX_SCOPES];
-	int64		load_requests[MW_MAX_SCOPES];
+	MwSpent		load[MW_MAX_SCOPES];
 	int64		booked;
 	int64		extra;			/* of them held in advance, until the commit */
 
@@ -100,13 +101,14 @@ extern void mw_record_outcome(MwFlight *f);
 extern void mw_record_sums(void);	/* at the end of the round: what the outcomes above add up to */
 extern void mw_record_load(MwFlight *f);
 extern void mw_record_booking(MwFlight *f);
+extern const MwKey *mw_booking_key(const MwWire *w);	/* the scope of a block of hits */
 extern void mw_record_bare(MwFlight *f);
 extern void mw_record_reset(void);	/* before each round */
+extern void mw_record_committed(void);	/* after its commit */
 extern void mw_record_recover(void);	/* attempts that a crash left running become unknown */
 extern bool mw_record_swept_sums(void);
 extern bool mw_record_sweep(void);	/* delete some of what was purged, expired or dropped; true: there may be more */
 extern void mw_record_lock_tables(bool lock);	/* session-level, while calls are in flight */
-extern int	mw_booking_scopes(const MwWire *w, MwKey *keys, double *limits);
 
 /* flight.c */
 extern dlist_head *mw_flights(void);

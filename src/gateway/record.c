@@ -8,10 +8,9 @@
  *
  * The sums of a round are added up in memory and written once a scope, so that
  * a hundred calls of one tenant that end together cost one update of its row.
+ * Who commits says so (mw_record_committed).
  */
 #include "mw.h"
-
-#include <math.h>
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
@@ -20,13 +19,16 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
+#include "utils/hsearch.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
 #include "util/faults.h"
 #include "util/hash.h"
+#include "util/money.h"
 
 #define SWEEP_ROWS "1000"
 
@@ -35,7 +37,7 @@ typedef struct Statement
 {
 	const char *sql;
 	int			nargs;
-	Oid			types[16];
+	Oid			types[24];
 	SPIPlanPtr	plan;
 } Statement;
 
@@ -69,86 +71,173 @@ text_or_null(const char *s, char *nulls, int i)
 	return CStringGetTextDatum(s);
 }
 
-/* ---------- sums of a round ---------- */
+/* Money that is not known has no figure */
+static Datum
+money_or_null(bool known, MwMoney money, char *nulls, int i)
+{
+	nulls[i] = known ? ' ' : 'n';
+	return known ? NumericGetDatum(mw_money_numeric(money)) : (Datum) 0;
+}
+
+/* ---------- kept sums ---------- */
+
+/*
+ * Nobody else writes mw.spent, so the rows that were touched are remembered and
+ * written whole: the windows' arithmetic is that of spent.c alone, and an update
+ * need not look first.  What a transaction that fails has added is forgotten
+ * with everything else; the next one reads again.
+ */
+#define MAX_REMEMBERED 8192
 
 typedef struct Sum
 {
-	const char *tenant;
+	MwKey		key;			/* of tenant and session; must be first */
+	MwSpent		spent;
+	bool		stored;			/* has a row */
+	bool		touched;		/* in this round */
+	const char *tenant;			/* of this round's work, where touched */
 	const char *session;		/* "": the tenant */
-	int64		requests;
-	int64		tokens;
-	int64		excess;
 } Sum;
 
-static Sum *sums;
-static int	nsums,
-			sums_size;
+static HTAB *remembered;
+static List *touched;			/* of Sum, in this round */
+
+static void
+forget_sums(void)
+{
+	if (remembered != NULL)
+		hash_destroy(remembered);
+	remembered = NULL;
+}
 
 void
 mw_record_reset(void)
 {
-	nsums = 0;
-	sums_size = 0;
-	sums = NULL;				/* lay in the last round's context */
+	/* what is still touched belongs to a transaction that did not commit */
+	if (touched != NIL)
+		forget_sums();
+	touched = NIL;				/* lay in the last round's context */
 }
 
 static void
-add_to(const char *tenant, const char *session, int64 requests, int64 tokens, int64 excess)
+read_sum(Sum *sum, const char *tenant, const char *session)
 {
-	Sum		   *s = NULL;
+	static Statement st = {
+		"SELECT " MW_SPENT_COLUMNS " FROM mw.spent WHERE tenant = $1 AND session = $2",
+		2, {TEXTOID, TEXTOID}
+	};
+	Datum		values[2] = {CStringGetTextDatum(tenant), CStringGetTextDatum(session)};
 
-	for (int i = nsums - 1; i >= 0 && s == NULL; i--)
-		if (strcmp(sums[i].tenant, tenant) == 0 && strcmp(sums[i].session, session) == 0)
-			s = &sums[i];
-	if (s == NULL)
+	mw_spent_init(&sum->spent);
+	sum->stored = run(&st, values, NULL) > 0;
+	if (sum->stored)
+		mw_spent_from_row(&sum->spent, SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+}
+
+static Sum *
+sum_of(const char *tenant, const char *session)
+{
+	MwHash		h;
+	MwKey		key;
+	Sum			read;
+	Sum		   *sum;
+
+	mw_hash_start(&h, NULL);
+	mw_hash_text(&h, tenant);
+	mw_hash_text(&h, session);
+	key = mw_hash_end(&h);
+	sum = remembered ? hash_search(remembered, &key, HASH_FIND, NULL) : NULL;
+	if (sum != NULL)
+		return sum;
+
+	/* read before it has a place: an error must not leave a half of it */
+	read_sum(&read, tenant, session);
+	if (remembered == NULL)
 	{
-		if (nsums == sums_size)
-		{
-			sums_size = sums_size ? sums_size * 2 : 16;
-			sums = sums ? repalloc(sums, sums_size * sizeof(Sum)) : palloc(sums_size * sizeof(Sum));
-		}
-		s = &sums[nsums++];
-		*s = (Sum) {tenant, session};
+		HASHCTL		ctl = {.keysize = sizeof(MwKey), .entrysize = sizeof(Sum), .hcxt = TopMemoryContext};
+
+		remembered = hash_create("mw sums", 256, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	s->requests += requests;
-	s->tokens += tokens;
-	s->excess += excess;
+	read.touched = false;
+	read.key = key;
+	sum = hash_search(remembered, &key, HASH_ENTER, NULL);
+	*sum = read;
+	return sum;
 }
 
 static void
-spend(const char *tenant, const char *session, int64 requests, int64 tokens, int64 excess)
+touch(Sum *sum, const char *tenant, const char *session)
 {
-	if (requests == 0 && tokens == 0 && excess == 0)
+	MemoryContext old;
+
+	if (sum->touched)
 		return;
-	add_to(tenant, "", requests, tokens, excess);
-	if (session != NULL)
-		add_to(tenant, session, requests, tokens, excess);
+	old = MemoryContextSwitchTo(mw_round_context());
+	touched = lappend(touched, sum);
+	MemoryContextSwitchTo(old);
+	sum->touched = true;
+	sum->tenant = tenant;
+	sum->session = session;
+}
+
+static void
+spend(const char *tenant, const char *session, const MwAmounts *used, const MwAmounts *excess,
+	  const MwWhen *when, TimestampTz now)
+{
+	if (mw_amounts_zero(used))
+		return;
+	for (int i = 0; i < (session != NULL ? 2 : 1); i++)
+	{
+		const char *scope = i == 0 ? "" : session;
+		Sum		   *sum = sum_of(tenant, scope);
+
+		touch(sum, tenant, scope);
+		mw_spent_add(&sum->spent, used, excess, when, now);
+	}
 }
 
 void
 mw_record_sums(void)
 {
-	/* nobody else writes here, so that an INSERT after an UPDATE of nothing cannot collide; ON CONFLICT looks twice */
-	static Statement add = {
-		"UPDATE mw.spent SET requests = requests + $3, tokens = tokens + $4, excess_tokens = excess_tokens + $5 "
-		"WHERE tenant = $1 AND session = $2",
-		5, {TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
+	static Statement update = {
+		"UPDATE mw.spent SET (" MW_SPENT_COLUMNS ") = ROW(" MW_SPENT_PARAMETERS ") WHERE tenant = $1 AND session = $2",
+		24, {TEXTOID, TEXTOID, MW_SPENT_TYPES}
 	};
-	static Statement first = {
-		"INSERT INTO mw.spent (tenant, session, requests, tokens, excess_tokens) VALUES ($1, $2, $3, $4, $5)",
-		5, {TEXTOID, TEXTOID, INT8OID, INT8OID, INT8OID}
+	static Statement insert = {
+		"INSERT INTO mw.spent (tenant, session, " MW_SPENT_COLUMNS ") VALUES ($1, $2, " MW_SPENT_PARAMETERS ")",
+		24, {TEXTOID, TEXTOID, MW_SPENT_TYPES}
 	};
+	ListCell   *lc;
 
-	for (int i = 0; i < nsums; i++)
+	foreach(lc, touched)
 	{
-		Datum		values[5] = {
-			CStringGetTextDatum(sums[i].tenant), CStringGetTextDatum(sums[i].session),
-			Int64GetDatum(sums[i].requests), Int64GetDatum(sums[i].tokens), Int64GetDatum(sums[i].excess)
-		};
+		Sum		   *sum = lfirst(lc);
+		Datum		values[2 + MW_SPENT_NCOLUMNS];
 
-		if (run(&add, values, NULL) == 0)
-			run(&first, values, NULL);
+		values[0] = CStringGetTextDatum(sum->tenant);
+		values[1] = CStringGetTextDatum(sum->session);
+		mw_spent_to_values(&sum->spent, values + 2);
+		if (!sum->stored || run(&update, values, NULL) == 0)
+			run(&insert, values, NULL);
 	}
+}
+
+/* The round has committed: what was added is what the rows say */
+void
+mw_record_committed(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, touched)
+	{
+		Sum		   *sum = lfirst(lc);
+
+		sum->touched = false;
+		sum->stored = true;
+	}
+	touched = NIL;
+	if (remembered != NULL && hash_get_num_entries(remembered) >= MAX_REMEMBERED)
+		forget_sums();
 }
 
 /* ---------- attempts ---------- */
@@ -217,14 +306,15 @@ mw_record_attempt(MwFlight *f)
 {
 	static Statement st = {
 		"INSERT INTO mw.attempt (tenant, run_id, call, attempt, session, request_id, request_named, turn, purpose, model, "
-		"call_key, nth, started_at, outcome, reserved_tokens, reserved_requests) "
-		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'running', $14, $15)",
-		15, {TEXTOID, UUIDOID, INT4OID, INT4OID, TEXTOID, TEXTOID, BOOLOID, INT4OID, TEXTOID, TEXTOID,
-		BYTEAOID, INT4OID, TIMESTAMPTZOID, INT8OID, INT8OID}
+		"call_key, nth, started_at, outcome, reserved_tokens, reserved_requests, admitted_at, "
+		"reserved_cost, input_price, output_price, cached_price) "
+		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 'running', $14, $15, $16, $17, $18, $19, $20)",
+		20, {TEXTOID, UUIDOID, INT4OID, INT4OID, TEXTOID, TEXTOID, BOOLOID, INT4OID, TEXTOID, TEXTOID,
+		BYTEAOID, INT4OID, TIMESTAMPTZOID, INT8OID, INT8OID, TIMESTAMPTZOID, NUMERICOID, NUMERICOID, NUMERICOID, NUMERICOID}
 	};
 	MwWire	   *w = f->w;
-	char		nulls[15];
-	Datum		values[15];
+	char		nulls[20];
+	Datum		values[20];
 
 	if (w->request_named && left_by_earlier_run(f))
 	{
@@ -247,8 +337,13 @@ mw_record_attempt(MwFlight *f)
 	values[10] = PointerGetDatum(mw_key_bytea(&w->call_key));
 	values[11] = Int32GetDatum(w->nth);
 	values[12] = TimestampTzGetDatum(f->started_at);
-	values[13] = Int64GetDatum(w->reserved_tokens);
-	values[14] = Int64GetDatum(w->reserved_requests);
+	values[13] = Int64GetDatum(w->hold.amount.tokens);
+	values[14] = Int64GetDatum(w->hold.amount.requests);
+	values[15] = TimestampTzGetDatum(w->when.admitted_at);
+	values[16] = money_or_null(w->price.known, w->bound, nulls, 16);
+	values[17] = money_or_null(w->price.known, mw_price_per_million(w->price.input), nulls, 17);
+	values[18] = money_or_null(w->price.known, mw_price_per_million(w->price.output), nulls, 18);
+	values[19] = money_or_null(w->price.known, mw_price_per_million(w->price.cached), nulls, 19);
 	run(&st, values, nulls);
 	f->send = true;
 }
@@ -260,10 +355,11 @@ mw_record_outcome(MwFlight *f)
 {
 	static Statement st = {
 		"UPDATE mw.attempt SET finished_at = $5, outcome = $6, http_status = $7, input_tokens = $8, output_tokens = $9, "
-		"cached_tokens = $10, reasoning_tokens = $11, billed_tokens = $12, billed_requests = $13, estimated = $14, error = $15 "
+		"cached_tokens = $10, reasoning_tokens = $11, billed_tokens = $12, billed_requests = $13, estimated = $14, error = $15, "
+		"cost = $16, billed_cost = $17, audio_input_tokens = $18, audio_output_tokens = $19 "
 		"WHERE tenant = $1 AND run_id = $2 AND call = $3 AND attempt = $4",
-		15, {TEXTOID, UUIDOID, INT4OID, INT4OID, TIMESTAMPTZOID, TEXTOID, INT4OID, INT8OID, INT8OID,
-		INT8OID, INT8OID, INT8OID, INT8OID, BOOLOID, TEXTOID}
+		19, {TEXTOID, UUIDOID, INT4OID, INT4OID, TIMESTAMPTZOID, TEXTOID, INT4OID, INT8OID, INT8OID,
+		INT8OID, INT8OID, INT8OID, INT8OID, BOOLOID, TEXTOID, NUMERICOID, NUMERICOID, INT8OID, INT8OID}
 	};
 	static Statement record = {
 		"INSERT INTO mw.answer (tenant, request_id, call_key, nth, usable, body, created_at) "
@@ -279,8 +375,8 @@ mw_record_outcome(MwFlight *f)
 	MwWire	   *w = f->w;
 	TimestampTz now = GetCurrentTimestamp();
 	const char *tenant = mw_wire_string(w, tenant);
-	char		nulls[15];
-	Datum		values[15];
+	char		nulls[19];
+	Datum		values[19];
 
 	mw_fault("settle");
 	memset(nulls, ' ', sizeof(nulls));
@@ -296,15 +392,19 @@ mw_record_outcome(MwFlight *f)
 	values[8] = Int64GetDatum(f->bill.usage.output_tokens);
 	values[9] = Int64GetDatum(f->bill.usage.cached_tokens);
 	values[10] = Int64GetDatum(f->bill.usage.reasoning_tokens);
+	values[17] = Int64GetDatum(f->bill.usage.audio_input_tokens);
+	values[18] = Int64GetDatum(f->bill.usage.audio_output_tokens);
 	if (!f->bill.has_usage)
-		nulls[7] = nulls[8] = nulls[9] = nulls[10] = 'n';
-	values[11] = Int64GetDatum(f->bill.tokens);
-	values[12] = Int64GetDatum(f->bill.requests);
+		nulls[7] = nulls[8] = nulls[9] = nulls[10] = nulls[17] = nulls[18] = 'n';
+	values[11] = Int64GetDatum(f->bill.billed.tokens);
+	values[12] = Int64GetDatum(f->bill.billed.requests);
 	values[13] = BoolGetDatum(f->bill.usage.estimated);
 	values[14] = text_or_null(f->reply.error[0] ? f->reply.error : NULL, nulls, 14);
+	values[15] = money_or_null(f->bill.priced, f->bill.cost, nulls, 15);
+	values[16] = money_or_null(w->price.known, f->bill.billed.cost, nulls, 16);
 	run(&st, values, nulls);
 
-	spend(tenant, mw_wire_string(w, session), f->bill.requests, f->bill.tokens, f->bill.excess);
+	spend(tenant, mw_wire_string(w, session), &f->bill.billed, &f->bill.excess, &w->when, f->settled_at);
 
 	if (w->request_named && f->bill.keep)
 	{
@@ -332,45 +432,37 @@ mw_record_outcome(MwFlight *f)
 
 /* ---------- counters and bookings ---------- */
 
+/* Sums for the counters.  Where the clock went back, theirs goes back with it, here first. */
 void
 mw_record_load(MwFlight *f)
 {
-	static Statement st = {
-		"SELECT tokens, requests FROM mw.spent WHERE tenant = $1 AND session = $2",
-		2, {TEXTOID, TEXTOID}
-	};
 	MwWire	   *w = f->w;
 
-	for (int i = 0; i < w->nscopes; i++)
+	f->settled_at = mw_calendar_now();
+	for (int i = 0; i < w->hold.n; i++)
 	{
-		Datum		values[2] = {
-			CStringGetTextDatum(mw_wire_string(w, tenant)),
-			CStringGetTextDatum(i == 0 ? "" : mw_wire_string(w, session))
-		};
-		bool		null;
+		const char *tenant = mw_wire_string(w, tenant);
+		const char *session = i == 0 ? "" : mw_wire_string(w, session);
+		Sum		   *sum;
 
-		f->load_tokens[i] = f->load_requests[i] = 0;
-		if (w->limited[i] && run(&st, values, NULL) > 0)
-		{
-			f->load_tokens[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &null));
-			f->load_requests[i] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &null));
-		}
+		if (w->hold.windows[i] == 0)
+			continue;
+		sum = sum_of(tenant, session);
+		for (int win = MW_MINUTE; win < MW_NWINDOWS; win++)
+			if (w->hold.windows[i] & 1 << win && mw_window_meet(win, sum->spent.start[win], w->when.start[win], f->settled_at, f->settled_at) == MW_MEET_BACK)
+			{
+				touch(sum, tenant, session);
+				sum->spent.start[win] = w->when.start[win];
+			}
+		f->load[i] = sum->spent;
 	}
 }
 
-/* The scopes of a booking: those with a limit on requests */
-int
-mw_booking_scopes(const MwWire *w, MwKey *keys, double *limits)
+/* The scope of a block of hits: the only one that limits requests */
+const MwKey *
+mw_booking_key(const MwWire *w)
 {
-	int			n = 0;
-
-	for (int i = 0; i < w->nscopes; i++)
-		if (!isinf(w->limit_requests[i]))
-		{
-			keys[n] = w->scope[i];
-			limits[n++] = w->limit_requests[i];
-		}
-	return n;
+	return &w->hold.key[w->counts_requests & 1 ? 0 : 1];
 }
 
 static void
@@ -378,14 +470,14 @@ insert_booking(MwFlight *f, const char *session)
 {
 	static Statement st = {
 		"INSERT INTO mw.attempt (tenant, run_id, call, attempt, session, request_id, request_named, turn, purpose, model, "
-		"started_at, finished_at, outcome, reserved_tokens, reserved_requests, billed_requests) "
-		"VALUES ($1, $2, 0, $3, $4, $5, false, 0, $6, $7, $8, $8, 'ok', 0, 0, $9)",
-		9, {TEXTOID, UUIDOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, INT8OID}
+		"started_at, finished_at, outcome, reserved_tokens, reserved_requests, billed_requests, admitted_at) "
+		"VALUES ($1, $2, 0, $3, $4, $5, false, 0, $6, $7, $8, $8, 'ok', 0, 0, $9, $10)",
+		10, {TEXTOID, UUIDOID, INT4OID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, INT8OID, TIMESTAMPTZOID}
 	};
 	static int	booking;		/* tells bookings of one run apart */
 	MwWire	   *w = f->w;
-	char		nulls[9];
-	Datum		values[9];
+	char		nulls[10];
+	Datum		values[10];
 
 	memset(nulls, ' ', sizeof(nulls));
 	values[0] = CStringGetTextDatum(mw_wire_string(w, tenant));
@@ -397,6 +489,7 @@ insert_booking(MwFlight *f, const char *session)
 	values[6] = CStringGetTextDatum(mw_wire_string(w, model));
 	values[7] = TimestampTzGetDatum(GetCurrentTimestamp());
 	values[8] = Int64GetDatum(f->booked);
+	values[9] = TimestampTzGetDatum(w->when.admitted_at);
 	run(&st, values, nulls);
 }
 
@@ -407,17 +500,17 @@ insert_booking(MwFlight *f, const char *session)
 void
 mw_record_booking(MwFlight *f)
 {
+	static const MwAmounts none;
 	MwWire	   *w = f->w;
-	MwKey		keys[MW_MAX_SCOPES];
-	double		limits[MW_MAX_SCOPES];
-	int			n = mw_booking_scopes(w, keys, limits);
-	const char *session = isinf(w->limit_requests[w->nscopes - 1]) ? NULL : mw_wire_string(w, session);
+	const char *session = w->counts_requests & 1 << 1 ? mw_wire_string(w, session) : NULL;
+	MwAmounts	booked = {0};
 
 	/* the caller's own request is reserved already, so that one is always to be had */
-	f->extra = mw_counters_hold_block(keys, limits, n);
-	f->booked = 1 + f->extra;
+	f->settled_at = mw_calendar_now();
+	f->extra = w->block_limit > 0 ? mw_counters_hold_block(mw_booking_key(w), w->block_limit) : 0;
+	f->booked = booked.requests = 1 + f->extra;
 	insert_booking(f, session);
-	spend(mw_wire_string(w, tenant), session, f->booked, 0, 0);
+	spend(mw_wire_string(w, tenant), session, &booked, &none, &w->when, f->settled_at);
 }
 
 /* One ledger row that counts nothing: what an autonomous durable write costs */
@@ -432,24 +525,44 @@ mw_record_bare(MwFlight *f)
 
 /*
  * What was in flight when the last gateway ended without a record is unknown:
- * charged at its reservation.  In one statement, so that it happens once.
+ * charged at its reservation, in the windows of its admission.  In one
+ * transaction, so that it happens once.
  */
 void
 mw_record_recover(void)
 {
+	static const MwAmounts none;
 	static Statement st = {
-		"WITH lost AS (UPDATE mw.attempt SET outcome = 'unknown', finished_at = pg_catalog.now(), estimated = true, "
-		"billed_tokens = reserved_tokens, billed_requests = reserved_requests, error = '" MW_LOST_IN_CRASH "' "
-		"WHERE outcome = 'running' RETURNING tenant, session, billed_tokens, billed_requests), "
-		"scopes AS (SELECT tenant, '' AS session, billed_tokens, billed_requests FROM lost "
-		"UNION ALL SELECT tenant, session, billed_tokens, billed_requests FROM lost WHERE session IS NOT NULL) "
-		"INSERT INTO mw.spent AS s (tenant, session, requests, tokens) "
-		"SELECT tenant, session, sum(billed_requests), sum(billed_tokens) FROM scopes GROUP BY tenant, session "
-		"ON CONFLICT (tenant, session) DO UPDATE SET requests = s.requests + excluded.requests, tokens = s.tokens + excluded.tokens",
+		"UPDATE mw.attempt AS a SET outcome = 'unknown', finished_at = pg_catalog.now(), estimated = true, "
+		"billed_tokens = reserved_tokens, billed_requests = reserved_requests, cost = reserved_cost, billed_cost = reserved_cost, "
+		"error = '" MW_LOST_IN_CRASH "' WHERE outcome = 'running' "
+		"RETURNING tenant, session, billed_tokens, billed_requests, coalesce(billed_cost, 0), admitted_at, "
+		"coalesce((SELECT t.settings->>'timezone' FROM mw.tenant AS t WHERE t.tenant = a.tenant), 'UTC')",
 		0
 	};
+	uint64		n;
+	SPITupleTable *rows;
+	TimestampTz now = mw_calendar_now();
 
-	run(&st, NULL, NULL);
+	mw_record_reset();
+	n = run(&st, NULL, NULL);
+	rows = SPI_tuptable;
+	for (uint64 i = 0; i < n; i++)
+	{
+		HeapTuple	t = rows->vals[i];
+		bool		null;
+		MwAmounts	billed;
+		MwWhen		when;
+
+		billed.tokens = DatumGetInt64(SPI_getbinval(t, rows->tupdesc, 3, &null));
+		billed.requests = DatumGetInt64(SPI_getbinval(t, rows->tupdesc, 4, &null));
+		if (!mw_money_read(DatumGetNumeric(SPI_getbinval(t, rows->tupdesc, 5, &null)), MW_MONEY_DECIMALS, &billed.cost))
+			elog(ERROR, "a reservation of mw is no amount of money");
+		mw_windows_at(SPI_getvalue(t, rows->tupdesc, 7),
+					  DatumGetTimestampTz(SPI_getbinval(t, rows->tupdesc, 6, &null)), &when);
+		spend(SPI_getvalue(t, rows->tupdesc, 1), SPI_getvalue(t, rows->tupdesc, 2), &billed, &none, &when, now);
+	}
+	mw_record_sums();
 }
 
 /* ---------- sweeping ---------- */
@@ -487,6 +600,8 @@ mw_record_sweep(void)
 		if (i == lengthof(sweeps) - 1)
 			swept_sums = n > 0;
 	}
+	if (swept_sums)
+		forget_sums();
 	return more;
 }
 

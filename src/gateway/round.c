@@ -8,8 +8,6 @@
  */
 #include "mw.h"
 
-#include <math.h>
-
 #include "access/xact.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -71,6 +69,7 @@ write_round(List *work)
 	SPI_finish();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
+	mw_record_committed();
 }
 
 /* Do it; false, with the reason, where it cannot be committed */
@@ -95,6 +94,7 @@ try_round(List *work, int *sqlstate, char *why, size_t whylen, char *hint, size_
 		HOLD_INTERRUPTS();
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
+		mw_record_reset();
 		*sqlstate = e->sqlerrcode;
 		strlcpy(why, e->message, whylen);
 		strlcpy(hint, e->hint ? e->hint : "", hintlen);
@@ -169,36 +169,33 @@ static void
 follow_commit(MwFlight *f)
 {
 	MwWire	   *w = f->w;
-	MwKey		keys[MW_MAX_SCOPES];
-	double		limits[MW_MAX_SCOPES];
 
 	switch (w->work)
 	{
 		case MW_WORK_LOAD:
 			f->bill.kind = MW_OUTCOME_OK;
-			for (int i = 0; i < w->nscopes; i++)
-				if (w->limited[i])
-					(void) mw_counters_load(&w->scope[i], MyDatabaseId, f->load_tokens[i], f->load_requests[i]);
+			for (int i = 0; i < w->hold.n; i++)
+				if (w->hold.windows[i])
+					(void) mw_counters_load(&w->hold.key[i], MyDatabaseId, &f->load[i], w->hold.windows[i], &w->when, f->settled_at);
 			break;
 		case MW_WORK_RECORD:
 			f->bill.kind = MW_OUTCOME_OK;
 			break;
 		case MW_WORK_BOOK:
 			{
-				int			n = mw_booking_scopes(w, keys, limits);
 				MwSlot	   *s = &mw_shared->slots[f->slot];
-
-				bool		of_session = w->nscopes > 1 && !isinf(w->limit_requests[1]);
+				MwAmounts	booked = {.requests = f->booked};
+				MwHold		counted = w->hold;
 
 				/* first what is settled, then what is no longer reserved: in between the sum is too high, never too low */
-				mw_counters_booked(keys, n, f->extra);
-				mw_counters_settle(w->scope, w->limited, of_session ? 2 : 1, 0, 0, 0, 1);
-				if (of_session && n == 1)	/* the session's alone, but the tenant's sum includes it */
-					mw_counters_settle(w->scope, w->limited, 1, 0, 0, 0, f->extra);
-				mw_counters_settle(w->scope, w->limited, w->nscopes, 0, w->reserved_requests, 0, 0);
+				counted.n = w->counts_requests & 1 << 1 ? 2 : 1;
+				mw_counters_settle(&counted, NULL, &booked, &w->when, f->settled_at);
+				if (f->extra > 0)
+					mw_counters_booked(mw_booking_key(w), f->extra);
+				mw_counters_settle(&w->hold, &w->hold.amount, NULL, NULL, 0);
 				f->extra = 0;
 				LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
-				s->requests = 0;
+				s->hold.amount = (MwAmounts) {0};
 				LWLockRelease(mw_shared->lock);
 				f->bill.kind = MW_OUTCOME_OK;
 				break;
@@ -305,10 +302,7 @@ mw_round_do(MwGate *gate, List *work)
 		next = mw_share_end(f, false);
 		if (f->ended)
 		{
-			f->bill.kind = MW_OUTCOME_UNKNOWN;
-			f->bill.tokens = f->w->reserved_tokens;
-			f->bill.requests = f->w->reserved_requests;
-			f->bill.excess = 0;
+			mw_bill_unknown(&f->bill, f->w->prompt_tokens, &f->w->price, mw_wire_reserved(f->w));
 			mw_flight_settle(f);
 			f->body = NULL;
 			snprintf(f->reply.error, sizeof(f->reply.error), "its outcome could not be recorded: %s", why);

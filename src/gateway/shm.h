@@ -58,12 +58,12 @@ typedef struct MwWire
 	MwInstant	deadline;
 	uint32		breaker;		/* see MwAttempt */
 	int64		prompt_tokens;
-	int64		reserved_tokens;
-	int64		reserved_requests;
-	int			nscopes;
-	MwKey		scope[MW_MAX_SCOPES];
-	bool		limited[MW_MAX_SCOPES];
-	double		limit_requests[MW_MAX_SCOPES];
+	MwPrice		price;
+	MwMoney		bound;			/* of its cost */
+	MwHold		hold;
+	MwWhen		when;
+	uint8		counts_requests;	/* a bit a scope that limits them (a booking) */
+	int64		block_limit;	/* hits may be booked in advance up to this; 0: they may not */
 	MwKey		call_key;
 	int			nth;
 	MwKey		cache_key;
@@ -74,12 +74,20 @@ typedef struct MwWire
 				request_id,
 				purpose,
 				model,
+				channel,
 				body;
 	int			body_len;
 	char		data[FLEXIBLE_ARRAY_MEMBER];
 } MwWire;
 
 #define mw_wire_string(w, field)  ((w)->field < 0 ? NULL : (w)->data + (w)->field)
+/* What its bill goes by: what is reserved, and the most that it can cost */
+static inline MwAmounts
+mw_wire_reserved(const MwWire *w)
+{
+	return (MwAmounts) {w->hold.amount.requests, w->hold.amount.tokens, w->bound};
+}
+
 #define mw_wire_given(w, field)  ((w)->data + (w)->field)	/* what a call always has: tenant, request_id */
 
 #define MW_MAX_HINT	512			/* a sentence and a statement with two quoted names */
@@ -103,6 +111,8 @@ typedef struct MwWireReply
 	bool		refused;		/* the gateway did not carry it out: error says why, hint what to do, sqlstate which */
 	int			sqlstate;
 	MwUsage		usage;
+	bool		priced;
+	MwMoney		cost;
 	char		error[256];
 	char		hint[MW_MAX_HINT];	/* of a refusal; "" for none */
 	int			body_len;		/* -1: none */
@@ -123,11 +133,8 @@ typedef struct MwSlot
 	dsa_pointer reply;
 
 	/* the reservation that the gateway settles, so that it can be charged even where the gateway dies */
-	int			nscopes;
-	MwKey		scope[MW_MAX_SCOPES];
-	bool		limited[MW_MAX_SCOPES];
-	int64		tokens;
-	int64		requests;
+	bool		owns;			/* ... which is this slot's to give back */
+	MwHold		hold;
 } MwSlot;
 
 /* One database's gateway */

@@ -16,6 +16,7 @@
 
 #include "mw.h"
 #include "gateway/breaker.h"
+#include "gateway/counters.h"
 #include "provider/provider.h"
 
 #define MW_LOST_IN_CRASH "lost in a crash"	/* mw.attempt.error of what a crash left running */
@@ -53,8 +54,8 @@ typedef struct MwAttempt
 	uint32		breaker;		/* generation under which it passed the server's breaker; 0: it tells that nothing */
 
 	/* completion plan */
-	MwReservation *reserved;	/* the call's: settle these scopes; requests is 1 where this attempt counts the call */
-	int64		prompt_tokens;	/* our own count, for a bill without usage */
+	MwReservation *reserved;	/* the call's: settle these scopes; hold.amount.requests is 1 where this attempt counts the call */
+	const char *channel;		/* where to notify when a soft limit is crossed; NULL: none has one */
 	MwKey		call_key;
 	int			nth;
 	bool		resend_unknown;
@@ -80,6 +81,8 @@ typedef struct MwReply
 	bool		look_again;		/* nothing was sent: an equal miss was stored a moment ago, or the breaker changed meanwhile; look into the cache, and ask anew */
 	bool		counted;		/* the call has now been counted in the "requests" of its scopes */
 	MwUsage		usage;
+	bool		priced;			/* its cost is known ... */
+	MwMoney		cost;
 	char	   *error;			/* what went wrong, printable, without secrets; NULL for none */
 	char	   *body;			/* the provider's answer, valid UTF-8; NULL for none */
 	int			body_len;
@@ -102,13 +105,10 @@ typedef struct MwTransport
 	const MwBreakerStore *breakers;
 
 	/*
-	 * Admit the reservation in all its scopes or in none.  Returns -1 when
-	 * admitted, else the index of the scope that refused, with its figures in
-	 * *settled and *reserved (tokens or requests, as *unit says) and, where
-	 * tokens are short, what is left in *tokens_left.
+	 * Admit what the reservation asks for (mw_reservation_ask) in all limits of
+	 * all its scopes or in none; false with the limit that refused.
 	 */
-	int			(*reserve) (MwCall *call, const char **unit,
-							int64 *settled, int64 *reserved, int64 *tokens_left);
+	bool		(*reserve) (MwCall *call, MwRefusal *why);
 	/* Give back what is still reserved */
 	void		(*release) (MwCall *call);
 	/* A hit: count it where a scope has a limit on requests; false when that is used up */
@@ -121,7 +121,7 @@ typedef struct MwTransport
 	/*
 	 * One attempt, synchronous, interruptible.  Returns after its record is
 	 * durable.  An answer and an unknown outcome use the reservation up
-	 * (reserved->held false, tokens 0); counted attempts take requests to 0.
+	 * (reserved->held false, its amount 0); counted attempts take requests to 0.
 	 */
 	MwReply    *(*exchange) (const MwAttempt *attempt);
 } MwTransport;

@@ -151,6 +151,7 @@ in_transaction(bool (*what) (void), bool *result)
 		SPI_finish();
 		PopActiveSnapshot();
 		CommitTransactionCommand();
+		mw_record_committed();
 		ok = true;
 	}
 	PG_CATCH();
@@ -160,6 +161,7 @@ in_transaction(bool (*what) (void), bool *result)
 		HOLD_INTERRUPTS();
 		AbortCurrentTransaction();
 		RESUME_INTERRUPTS();
+		mw_record_reset();
 	}
 	PG_END_TRY();
 	return ok;

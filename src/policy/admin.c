@@ -1,5 +1,5 @@
 /*
- * admin.c - administration: tenants, grants, budgets, purges.
+ * admin.c - administration: tenants, grants, purges.
  *
  * EXECUTE on these functions makes an administrator; no other right is asked
  * for.  They read and write as the owner, and the statement triggers on the
@@ -8,8 +8,6 @@
  * the commit, because a table has one writer.
  */
 #include "mw.h"
-
-#include <math.h>
 
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
@@ -27,15 +25,11 @@
 #include "util/json.h"
 #include "util/spi.h"
 
-/* Counters are 64 bit, limits compared as double: beyond this whole numbers blur, and 'Infinity' is meant */
-#define MAX_AMOUNT "9007199254740992"
-
 PG_FUNCTION_INFO_V1(mw_create_tenant);
 PG_FUNCTION_INFO_V1(mw_alter_tenant);
 PG_FUNCTION_INFO_V1(mw_drop_tenant);
 PG_FUNCTION_INFO_V1(mw_grant_tenant);
 PG_FUNCTION_INFO_V1(mw_revoke_tenant);
-PG_FUNCTION_INFO_V1(mw_set_budget);
 PG_FUNCTION_INFO_V1(mw_purge_cache);
 
 /* ---------- arguments ---------- */
@@ -50,8 +44,8 @@ static const struct
 	{"settings", "'{}' is no setting at all."},
 	{"options", "'{}' is no option at all."},
 	{"grantee", "SELECT rolname FROM pg_roles; lists the roles."},
-	{"unit", "Allowed are: requests, tokens."},
-	{"per", "Allowed are: forever."},
+	{"unit", "Allowed are: requests, tokens, cost."},
+	{"per", "Allowed are: forever, minute, hour, day, month."},
 	{"model", "Write server:model; SELECT model FROM mw.model; lists the catalogue."},
 	{"pii_type", "SELECT tenant, pii_type FROM mw.recognizer; lists the types."},
 	{"guard", "SELECT tenant, guard FROM mw.guard; lists the guards."},
@@ -361,102 +355,6 @@ mw_revoke_tenant(PG_FUNCTION_ARGS)
 				errcode(ERRCODE_WARNING_PRIVILEGE_NOT_REVOKED),
 				errmsg("tenant \"%s\" was not granted to this role", tenant),
 				errhint("SELECT * FROM mw.tenant_grant; lists what is granted."));
-	SPI_finish();
-	PG_RETURN_VOID();
-}
-
-/* ---------- budgets ---------- */
-
-static bool
-numeric_is(PGFunction compare, Datum a, const char *b)
-{
-	Datum		n = DirectFunctionCall3(numeric_in, CStringGetDatum(b), ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
-
-	return DatumGetBool(DirectFunctionCall2(compare, a, n));
-}
-
-static void
-check_amount(Datum amount, const char *unit)
-{
-	if (numeric_is_nan(DatumGetNumeric(amount)) || numeric_is(numeric_lt, amount, "0"))
-		ereport(ERROR,
-				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("the amount of a budget must not be negative or NaN"),
-				errhint("A whole number from 0, 'Infinity' for no limit, or NULL for the default."));
-	if (numeric_is(numeric_eq, amount, "Infinity"))
-		return;
-	if (numeric_is(numeric_gt, amount, MAX_AMOUNT))
-		ereport(ERROR,
-				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("the amount of a budget is too large"),
-				errdetail("At most " MAX_AMOUNT " can be counted exactly."),
-				errhint("'Infinity' means no limit."));
-	if (!DatumGetBool(DirectFunctionCall2(numeric_eq, amount,
-										  DirectFunctionCall2(numeric_trunc, amount, Int32GetDatum(0)))))
-		ereport(ERROR,
-				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("a budget of %s must be a whole number", unit),
-				errhint("A whole number from 0, 'Infinity' for no limit, or NULL for the default."));
-}
-
-Datum
-mw_set_budget(PG_FUNCTION_ARGS)
-{
-	static MwStmt put = {
-		"INSERT INTO mw.budget (tenant, session, unit, per, amount) VALUES ($1, $2, $3, $4, $5)"
-		" ON CONFLICT (tenant, scope, unit, per) DO UPDATE SET amount = excluded.amount",
-		5, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, NUMERICOID}
-	};
-	static MwStmt take = {
-		"DELETE FROM mw.budget AS b WHERE b.tenant OPERATOR(pg_catalog.=) $1"
-		" AND b.session IS NOT DISTINCT FROM $2"
-		" AND b.unit OPERATOR(pg_catalog.=) $3 AND b.per OPERATOR(pg_catalog.=) $4",
-		4, {TEXTOID, TEXTOID, TEXTOID, TEXTOID}
-	};
-	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
-	char	   *unit = mw_arg_text(fcinfo, 1, "unit");
-	char	   *per = mw_arg_text(fcinfo, 4, "per");
-	char	   *session = PG_ARGISNULL(3) ? NULL : mw_arg_text(fcinfo, 3, "session");
-	Datum		values[5];
-	char		nulls[6] = "     ";
-
-	if (strcmp(unit, "requests") != 0 && strcmp(unit, "tokens") != 0)
-		ereport(ERROR,
-				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("unit \"%s\" of a budget is not supported", unit),
-				errhint("Allowed are: requests, tokens."));
-	if (strcmp(per, "forever") != 0)
-		ereport(ERROR,
-				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("period \"%s\" of a budget is not supported", per),
-				errhint("Allowed are: forever."));
-	if (!PG_ARGISNULL(5))
-		ereport(ERROR,
-				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("a soft limit is not supported"),
-				errhint("Leave out \"soft\"; mw.budget_status shows how much of a limit is used."));
-	if (session && session[0] == '\0')
-		ereport(ERROR,
-				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("the name of a session must not be empty"),
-				errhint("NULL is the tenant as a whole, '*' each session of it."));
-	if (!PG_ARGISNULL(2))
-		check_amount(PG_GETARG_DATUM(2), unit);
-
-	SPI_connect();
-	mw_admin_tenant(tenant, false);
-	values[0] = CStringGetTextDatum(tenant);
-	values[1] = session ? CStringGetTextDatum(session) : (Datum) 0;
-	nulls[1] = session ? ' ' : 'n';
-	values[2] = CStringGetTextDatum(unit);
-	values[3] = CStringGetTextDatum(per);
-	if (PG_ARGISNULL(2))
-		mw_spi_write(&take, MW_AS_OWNER, values, nulls);
-	else
-	{
-		values[4] = PG_GETARG_DATUM(2);
-		mw_spi_write(&put, MW_AS_OWNER, values, nulls);
-	}
 	SPI_finish();
 	PG_RETURN_VOID();
 }

@@ -25,7 +25,9 @@
 
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
+#include "gateway/spent.h"
 #include "policy/policy.h"
+#include "util/money.h"
 #include "util/spi.h"
 
 #define RECOVERY_WAIT_MS	5000	/* for a gateway to start and to judge what a crash left */
@@ -51,15 +53,39 @@ typedef struct Check
 	"WHERE coalesce(l.n, 0) <> coalesce(s." kept ", 0) AND EXISTS (SELECT FROM mw.tenant AS t WHERE t.tenant = coalesce(l.tenant, s.tenant))", \
 	0, {0}}
 
+#define BILLED_COST "coalesce(a.billed_cost, 0)"
 #define EXCESS_TOKENS "CASE WHEN a.outcome <> 'unknown' THEN greatest(a.billed_tokens - a.reserved_tokens, 0) ELSE 0 END"
+#define EXCESS_COST "CASE WHEN a.outcome <> 'unknown' THEN greatest(a.billed_cost - a.reserved_cost, 0) ELSE 0 END"
+
+/* The same in the window that each kept sum is of: what was admitted since it began */
+#define IN_LEDGER(w) \
+	"concat(coalesce(sum(a.billed_requests) FILTER (WHERE a.admitted_at >= s." w "_start), 0), ' requests, ', " \
+	"coalesce(sum(a.billed_tokens) FILTER (WHERE a.admitted_at >= s." w "_start), 0), ' tokens, cost ', " \
+	"trim_scale(coalesce(sum(a.billed_cost) FILTER (WHERE a.admitted_at >= s." w "_start), 0)), ' a " w "')"
+#define IN_SUM(w) \
+	"concat(s." w "_requests, ' requests, ', s." w "_tokens, ' tokens, cost ', trim_scale(s." w "_cost), ' a " w "')"
+#define WINDOWS_AGAINST_SUMS(attempts, sums) {\
+	"SELECT tenant, nullif(session, ''), NULL::text, expected, found FROM (" \
+	"SELECT s.tenant, s.session, concat_ws('; ', " IN_LEDGER("minute") ", " IN_LEDGER("hour") ", " IN_LEDGER("day") ", " IN_LEDGER("month") ") AS expected, " \
+	"concat_ws('; ', " IN_SUM("minute") ", " IN_SUM("hour") ", " IN_SUM("day") ", " IN_SUM("month") ") AS found " \
+	"FROM " attempts " AS a CROSS JOIN LATERAL (SELECT '' AS session UNION ALL SELECT a.session WHERE a.session IS NOT NULL) AS v " \
+	"JOIN " sums " AS s ON s.tenant = a.tenant AND s.session = v.session " \
+	"WHERE a.outcome <> 'running' AND " OF_A_TENANT " GROUP BY s.tenant, s.session) AS w WHERE expected <> found", \
+	0, {0}}
 
 static Check checks[] = {
 	{"the ledger and the kept sum of tokens differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", "a.billed_tokens", "tokens")},
 	{"the ledger and the kept sum of requests differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", "a.billed_requests", "requests")},
 	{"the ledger and the kept excess of tokens differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", EXCESS_TOKENS, "excess_tokens")},
+	{"the ledger and the kept sum of cost differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", BILLED_COST, "cost")},
+	{"the ledger and the kept excess of cost differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", EXCESS_COST, "excess_cost")},
+	{"the ledger and the sums of a window differ", WINDOWS_AGAINST_SUMS("mw.attempt", "mw.spent")},
 	{"the ledger and the kept sum of tokens differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", "a.billed_tokens", "tokens")},
 	{"the ledger and the kept sum of requests differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", "a.billed_requests", "requests")},
 	{"the ledger and the kept excess of tokens differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", EXCESS_TOKENS, "excess_tokens")},
+	{"the ledger and the kept sum of cost differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", BILLED_COST, "cost")},
+	{"the ledger and the kept excess of cost differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", EXCESS_COST, "excess_cost")},
+	{"the ledger and the sums of a window differ (api fake)", WINDOWS_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent")},
 	{"an attempt has no legal state", {
 			ATTEMPTS "SELECT a.tenant, a.session, a.request_id, 'running, ok, failed or unknown, with a time of its end unless it runs', "
 			"a.outcome || CASE WHEN a.finished_at IS NULL THEN ' without' ELSE ' with' END || ' an end' FROM a "
@@ -72,11 +98,17 @@ static Check checks[] = {
 	{"an unknown outcome is not charged at its reservation", {
 			ATTEMPTS "SELECT a.tenant, a.session, a.request_id, "
 			"a.reserved_tokens || ' tokens, ' || a.reserved_requests || ' requests', a.billed_tokens || ' tokens, ' || a.billed_requests || ' requests' FROM a "
-			"WHERE a.outcome = 'unknown' AND ((a.billed_tokens, a.billed_requests) <> (a.reserved_tokens, a.reserved_requests) OR NOT a.estimated) AND " OF_A_TENANT,
+			"WHERE a.outcome = 'unknown' AND ((a.billed_tokens, a.billed_requests, " BILLED_COST ") <> (a.reserved_tokens, a.reserved_requests, coalesce(a.reserved_cost, 0)) OR NOT a.estimated) AND " OF_A_TENANT,
 	0, {0}}},
 	{"what was billed is not what was used", {
 			ATTEMPTS "SELECT a.tenant, a.session, a.request_id, (coalesce(a.input_tokens, 0) + coalesce(a.output_tokens, 0))::text, a.billed_tokens::text FROM a "
 			"WHERE a.outcome IN ('ok', 'failed') AND a.billed_tokens <> coalesce(a.input_tokens, 0) + coalesce(a.output_tokens, 0) AND " OF_A_TENANT,
+	0, {0}}},
+	{"a cost is not its usage at its prices", {
+			ATTEMPTS "SELECT a.tenant, a.session, a.request_id, x.cost::text, coalesce(a.cost::text, 'none') FROM a "
+			"CROSS JOIN LATERAL (SELECT trim_scale(((a.input_tokens - a.cached_tokens) * a.input_price + a.cached_tokens * a.cached_price "
+			"+ a.output_tokens * a.output_price) / 1000000) AS cost) AS x "
+			"WHERE a.outcome IN ('ok', 'failed') AND (a.cost IS DISTINCT FROM x.cost OR a.billed_cost <> coalesce(a.cost, 0)) AND " OF_A_TENANT,
 	0, {0}}},
 	{"a figure is negative", {
 			ATTEMPTS "SELECT a.tenant, a.session, a.request_id, '0 or more', "
@@ -258,34 +290,56 @@ by_key(const void *a, const void *b)
 	return memcmp(a, b, sizeof(MwKey));
 }
 
-static void
-check_counters(ReturnSetInfo *set)
+static char *
+shown(MwPeriod w, const MwAmounts *a)
 {
-	static MwStmt sums = {"SELECT s.tenant, s.session, s.tokens, s.requests FROM mw.spent AS s ORDER BY s.tenant", 0, {0}};
-	uint64		before;
-	uint64		after;
-	int			n;
-	MwCounterRow *counters;
+	return psprintf(INT64_FORMAT " requests, " INT64_FORMAT " tokens, cost %s (%s)",
+					a->requests, a->tokens, mw_money_text(a->cost), mw_window_names[w]);
+}
+
+static bool
+same(const MwAmounts *a, const MwAmounts *b)
+{
+	return a->requests == b->requests && a->tokens == b->tokens && a->cost == b->cost;
+}
+
+/* tenant, session, finding, expected, found */
+static List *
+add_finding(List *findings, const char *tenant, const char *session, const char *finding, const char *expected, const char *found)
+{
+	const char **f = palloc(sizeof(char *) * 5);
+
+	f[0] = tenant;
+	f[1] = session;
+	f[2] = finding;
+	f[3] = expected;
+	f[4] = found;
+	return lappend(findings, f);
+}
+
+static List *
+compare_counters(MwCounterRow *counters, int n)
+{
+	static MwStmt names = {"SELECT s.tenant, s.session FROM mw.spent AS s ORDER BY s.tenant, s.session", 0, {0}};
+	static MwStmt sums = {"SELECT " MW_SPENT_COLUMNS " FROM mw.spent AS s ORDER BY s.tenant, s.session", 0, {0}};
+	static const MwAmounts zero;
 	uint64		rows;
-	char	   *tenant = "";
+	SPITupleTable *named;
+	const char *tenant = "";
 	MwKey		scope = {{0}};
 	List	   *findings = NIL;
-	ListCell   *lc;
 
-	if (mw_shared == NULL || !at_rest(&before))
-		return;
-	rows = mw_spi_read(&sums, MW_AS_OWNER, NULL, NULL, 0);
-	counters = mw_counters_dump(MyDatabaseId, &n);
-	qsort(counters, n, sizeof(MwCounterRow), by_key);
-
-	for (uint64 i = 0; i < rows && n > 0; i++)
+	rows = mw_spi_read(&names, MW_AS_OWNER, NULL, NULL, 0);
+	named = SPI_tuptable;
+	if (mw_spi_read(&sums, MW_AS_OWNER, NULL, NULL, 0) != rows)
+		return NIL;				/* the gateway was here: not at rest */
+	for (uint64 i = 0; i < rows; i++)
 	{
-		char	   *its = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
-		char	   *session = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2);
-		bool		isnull;
-		MwKey		key;
+		char	   *its = SPI_getvalue(named->vals[i], named->tupdesc, 1);
+		char	   *session = SPI_getvalue(named->vals[i], named->tupdesc, 2);
 		MwCounterRow *c;
-		int64		kept[2];
+		MwSpent		kept;
+		MwKey		key;
 
 		if (strcmp(tenant, its) != 0)
 		{
@@ -297,34 +351,52 @@ check_counters(ReturnSetInfo *set)
 		if (c == NULL)
 			continue;
 		c->named = true;
-		kept[0] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 3, &isnull));
-		kept[1] = DatumGetInt64(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 4, &isnull));
-		if (c->settled_tokens != kept[0] || c->settled_requests != kept[1])
-			findings = lappend(findings, list_make5(tenant, session[0] ? session : NULL, "a counter in memory and its kept sum differ",
-													psprintf(INT64_FORMAT " tokens, " INT64_FORMAT " requests", kept[0], kept[1]),
-													psprintf(INT64_FORMAT " tokens, " INT64_FORMAT " requests", c->settled_tokens, c->settled_requests)));
+		mw_spent_from_row(&kept, SPI_tuptable->vals[i], SPI_tuptable->tupdesc);
+		for (int w = 0; w < MW_NWINDOWS; w++)
+			if (c->start[w] == kept.start[w] && !same(&c->settled[w], &kept.used[w]))
+				findings = add_finding(findings, tenant, session[0] ? session : NULL, "a counter in memory and its kept sum differ",
+									   shown(w, &kept.used[w]), shown(w, &c->settled[w]));
 	}
 	for (int i = 0; i < n; i++)
-	{
-		MwCounterRow *c = &counters[i];
+		for (int w = 0; w < MW_NWINDOWS; w++)
+		{
+			MwCounterRow *c = &counters[i];
 
-		if (c->reserved_tokens != 0 || c->reserved_requests != 0)
-			findings = lappend(findings, list_make5(NULL, NULL, "something is reserved though no call runs", "0",
-													psprintf(INT64_FORMAT " tokens, " INT64_FORMAT " requests", c->reserved_tokens, c->reserved_requests)));
-		if (!c->named && (c->settled_tokens != 0 || c->settled_requests != 0))
-			findings = lappend(findings, list_make5(NULL, NULL, "a counter in memory has no kept sum", "0",
-													psprintf(INT64_FORMAT " tokens, " INT64_FORMAT " requests", c->settled_tokens, c->settled_requests)));
-	}
+			if (!same(&c->reserved[w], &zero))
+				findings = add_finding(findings, NULL, NULL, "something is reserved though no call runs", "0", shown(w, &c->reserved[w]));
+			if (!c->named && !same(&c->settled[w], &zero))
+				findings = add_finding(findings, NULL, NULL, "a counter in memory has no kept sum", "0", shown(w, &c->settled[w]));
+		}
+	return findings;
+}
+
+static void
+check_counters(ReturnSetInfo *set)
+{
+	uint64		before;
+	uint64		after;
+	int			n;
+	MwCounterRow *counters;
+	List	   *findings;
+	ListCell   *lc;
+
+	if (mw_shared == NULL || !at_rest(&before))
+		return;
+	counters = mw_counters_dump(MyDatabaseId, &n);
+	if (n == 0)
+		return;
+	qsort(counters, n, sizeof(MwCounterRow), by_key);
+	findings = compare_counters(counters, n);
 
 	/* somebody came in between: what was seen may be a half of something */
 	if (!at_rest(&after) || before != after)
 		return;
 	foreach(lc, findings)
 	{
-		List	   *f = lfirst(lc);
-		char	   *texts[5] = {linitial(f), lsecond(f), NULL, lfourth(f), llast(f)};
+		char	  **f = lfirst(lc);
+		char	   *texts[5] = {f[0], f[1], NULL, f[3], f[4]};
 
-		put_finding(set, lthird(f), texts);
+		put_finding(set, f[2], texts);
 	}
 }
 

@@ -16,8 +16,6 @@
  */
 #include "mw.h"
 
-#include <math.h>
-
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -125,6 +123,8 @@ read_settings(MwPolicy *p)
 		return;					/* dropped since may_act said that it is there: the defaults stand */
 	mw_settings_tenant(DatumGetJsonbP(column(0, 1, &isnull)), p);
 	p->model = keep(p, p->model);
+	p->timezone = keep(p, p->timezone);
+	p->budget_end = keep(p, p->budget_end);
 	if (p->fallback)
 	{
 		Jsonb	   *kept = MemoryContextAlloc(p->cxt, VARSIZE(p->fallback));
@@ -140,33 +140,6 @@ read_settings(MwPolicy *p)
 	d = column(0, 2, &isnull);
 	p->cache_epoch = isnull ? 0 : DatumGetInt64(d);
 	p->committed = was_there(DatumGetTransactionId(column(0, 3, &isnull)), DatumGetTimestampTz(column(0, 4, &isnull)));
-}
-
-static void
-read_limits(MwPolicy *p)
-{
-	static MwStmt stmt = {
-		"SELECT b.session, b.unit, b.per, b.amount::pg_catalog.float8 FROM mw.budget AS b"
-		" WHERE b.tenant OPERATOR(pg_catalog.=) $1",
-		1, {TEXTOID}
-	};
-	Datum		arg = CStringGetTextDatum(p->tenant);
-	uint64		n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
-
-	for (uint64 i = 0; i < n; i++)
-	{
-		bool		isnull;
-		MwLimit    *limit = MemoryContextAllocZero(p->cxt, sizeof(MwLimit));
-		MemoryContext old;
-
-		limit->session = keep(p, column_text(i, 1));
-		limit->unit = keep(p, column_text(i, 2));
-		limit->per = keep(p, column_text(i, 3));
-		limit->amount = DatumGetFloat8(column(i, 4, &isnull));
-		old = MemoryContextSwitchTo(p->cxt);
-		p->limits = lappend(p->limits, limit);
-		MemoryContextSwitchTo(old);
-	}
 }
 
 static MwStrategy
@@ -462,7 +435,7 @@ read_policy(const char *tenant)
 	if (tenant[0] != '\0')
 	{
 		read_settings(p);
-		read_limits(p);
+		mw_limits_read(p);
 	}
 	read_recognizers(p, &version);
 	read_guards(p, &version);

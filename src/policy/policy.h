@@ -12,17 +12,10 @@
 
 #include "mw.h"
 
+#define MW_DEFAULT_SESSION_TOKENS 50000	/* the seed's ceiling (P10), of a session and of a run without one */
+
 struct MwRecognizer;			/* policy/rules.h */
 struct MwGuard;
-
-/* A limit as mw_set_budget wrote it; session: NULL tenant, "*" each session, else one */
-typedef struct MwLimit
-{
-	char	   *session;
-	char	   *unit;			/* requests or tokens */
-	char	   *per;			/* forever */
-	double		amount;			/* infinity: none */
-} MwLimit;
 
 /* A row of mw.model */
 typedef struct MwModel
@@ -56,7 +49,13 @@ typedef struct MwPolicy
 	int			retry_max_ms;	/* default 30000 */
 	bool		breaker;		/* false: breakers neither stop its calls nor hear of them */
 	Jsonb	   *fallback;		/* as policy/fallback.h reads it; NULL for none */
-	List	   *limits;			/* of MwLimit */
+	char	   *timezone;		/* of its windows; default UTC */
+	char	   *budget_end;		/* setting on_budget: what a run ends with; NULL: MW301 */
+	MwLimits	limits;			/* of the tenant as a whole */
+	MwLimits	session_limits;	/* of each session that has none of its own */
+	bool		own_limits;		/* some session has */
+	struct HTAB *sessions;		/* those that were asked for (mw_policy_limits) */
+	MwWhen		when;			/* the windows of the minute asked for last (mw_policy_when) */
 	MwKey		scope;			/* names the tenant in shared memory and in locks; keyed, so that nobody else can */
 	MwKey		tag_key;		/* of the request_ids that mw makes for it */
 	uint8		version[16];	/* of the rules that redact and guard: part of the cache key */
@@ -82,6 +81,14 @@ extern const MwPolicy *mw_policy_get(const char *tenant);
 /* The policy of nobody: the '*' rules alone (pure pieces without a tenant).  Without the extension's tables, the built-in rules. */
 extern const MwPolicy *mw_policy_default(void);
 extern const MwModel *mw_policy_model(const char *model);	/* the catalogue's row or NULL */
+
+/* limits.c: what limits a session, or with NULL the tenant as a whole; lives as long as the policy */
+extern const MwLimits *mw_policy_limits(const MwPolicy *policy, const char *session);
+extern void mw_limits_read(MwPolicy *policy);	/* inside SPI, as the policy is made */
+extern void mw_policy_when(const MwPolicy *policy, TimestampTz now, MwWhen *when);	/* the windows that hold now */
+
+/* price.c: the price of a model at this moment, not known where it has none */
+extern MwPrice mw_policy_price(const char *model, TimestampTz at);
 
 /* What names a tenant's counters in shared memory, and those of a session of it */
 extern MwKey mw_scope_key(const char *tenant);

@@ -9,6 +9,7 @@
 #include "mw.h"
 
 #include "miscadmin.h"
+#include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/numeric.h"
 
@@ -26,7 +27,7 @@
 #define DEFAULT_MAX_MS		30000
 #define MAX_DELAY_MS		3600000 /* longer than any call's deadline */
 
-static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", "timeout", NULL};
+static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", "timeout", "timezone", "on_budget", NULL};
 static const char *const guardrail_keys[] = {"mode", "threshold", "hosts", "max_output", "schema", NULL};
 static const char *const guard_modes[] = {"off", "log", "block", NULL};
 static const char *const source_keys[] = {"user", "tool", "document", "output", NULL};	/* in the order of MwGuardSource */
@@ -252,6 +253,43 @@ guardrail_of(Jsonb *settings, MwPolicy *policy)
 	}
 }
 
+/* A name that date_trunc takes, too */
+static void
+read_timezone(Jsonb *settings, MwPolicy *policy)
+{
+	pg_tz	   *tz;
+
+	policy->timezone = mw_settings_text(settings, "timezone");
+	if (policy->timezone == NULL)
+		policy->timezone = "UTC";
+	tz = policy->timezone[0] != '\0' && strlen(policy->timezone) <= TZ_STRLEN_MAX ? pg_tzset(policy->timezone) : NULL;
+	if (tz == NULL || !pg_tz_acceptable(tz))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("setting \"timezone\" must be the name of a time zone"),
+				errhint("Such as 'Europe/Berlin'; SELECT name FROM pg_timezone_names; lists them."));
+}
+
+static void
+read_on_budget(Jsonb *settings, MwPolicy *policy)
+{
+	static const char *const keys[] = {"end", NULL};
+	JsonbValue *v = mw_json_get(settings, "on_budget");
+	Jsonb	   *end;
+
+	policy->budget_end = NULL;
+	if (v == NULL || v->type == jbvNull ||
+		(v->type == jbvString && v->val.string.len == 5 && memcmp(v->val.string.val, "error", 5) == 0))
+		return;
+	end = mw_json_value_jsonb(v);
+	if (!mw_json_is_object(end))
+		wrong("on_budget", "\"error\", or {\"end\": the text that the run ends with}");
+	mw_json_check_keys(end, "setting", "\"on_budget\"", keys);
+	policy->budget_end = mw_settings_text(end, "end");
+	if (policy->budget_end == NULL)
+		wrong("on_budget", "\"error\", or {\"end\": the text that the run ends with}");
+}
+
 void
 mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 {
@@ -263,6 +301,8 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 	policy->model = mw_settings_text(settings, "model");
 	if (policy->model)
 		mw_check_model_name(policy->model, "setting \"model\"");
+	read_timezone(settings, policy);
+	read_on_budget(settings, policy);
 	policy->redact = bool_of(settings, "redact", true);
 	guardrail_of(settings, policy);
 	policy->breaker = bool_of(settings, "breaker", true);

@@ -28,6 +28,7 @@ static const struct
 	{"tenant_grant", true},
 	{"budget", false},
 	{"model", false},
+	{"price", false},
 	{"recognizer", false},
 	{"guard", false},
 	{"purge", false},

@@ -58,6 +58,8 @@ typedef struct MwOpenaiReader
 	double		total;
 	double		cached;
 	double		reasoning;
+	double		audio_in;
+	double		audio_out;
 
 	bool		has_fault;
 	char	   *fault_text;

@@ -62,6 +62,9 @@ read_usage(const MwOpenaiReader *r, bool has_text, MwOutcome *out)
 	u->cached_tokens = (int64) Max(Min(r->cached, r->input), 0);
 	u->reasoning_tokens = (int64) Max(r->reasoning, 0);
 
+	u->audio_input_tokens = (int64) Max(Min(r->audio_in, r->input), 0);
+	u->audio_output_tokens = (int64) Max(Min(r->audio_out, r->output), 0);
+
 	/* some count reasoning beside the completion instead of in it; their total tells */
 	if (r->reasoning > 0 && r->total == r->input + r->output + r->reasoning)
 		u->output_tokens += (int64) r->reasoning;

@@ -30,7 +30,7 @@ typedef enum Place
 	CHOICES, CHOICE, INDEX, FINISH, MESSAGE,
 	CONTENT, PART, PART_TYPE, PART_TEXT, REFUSAL, FUNCTION_CALL,
 	CALLS, CALL, CALL_ID, FUNCTION, FUNCTION_NAME, ARGUMENTS,
-	USAGE, INPUT, OUTPUT, TOTAL, INPUT_DETAILS, OUTPUT_DETAILS, CACHED, REASONING,
+	USAGE, INPUT, OUTPUT, TOTAL, INPUT_DETAILS, OUTPUT_DETAILS, CACHED, REASONING, AUDIO_IN, AUDIO_OUT,
 	FAULT, FAULT_TEXT, FAULT_CODE, FAULT_TYPE
 } Place;
 
@@ -77,6 +77,8 @@ static const struct
 	{USAGE, "prompt_tokens_details", INPUT_DETAILS},
 	{USAGE, "completion_tokens_details", OUTPUT_DETAILS},
 	{INPUT_DETAILS, "cached_tokens", CACHED},
+	{INPUT_DETAILS, "audio_tokens", AUDIO_IN},
+	{OUTPUT_DETAILS, "audio_tokens", AUDIO_OUT},
 	{OUTPUT_DETAILS, "reasoning_tokens", REASONING},
 };
 
@@ -86,7 +88,7 @@ static void
 forget_usage(MwOpenaiReader *r)
 {
 	r->has_usage = false;
-	r->input = r->output = r->total = r->cached = r->reasoning = -1;
+	r->input = r->output = r->total = r->cached = r->reasoning = r->audio_in = r->audio_out = -1;
 }
 
 static void
@@ -408,6 +410,12 @@ on_scalar(void *state, char *token, JsonTokenType type)
 			break;
 		case CACHED:
 			r->cached = count_of(token, type);
+			break;
+		case AUDIO_IN:
+			r->audio_in = count_of(token, type);
+			break;
+		case AUDIO_OUT:
+			r->audio_out = count_of(token, type);
 			break;
 		case REASONING:
 			r->reasoning = count_of(token, type);

@@ -31,9 +31,10 @@ SELECT pg_catalog.pg_extension_config_dump('mw.tenant_grant', 'WHERE grantee::oi
 CREATE TABLE mw.budget (
 	tenant text COLLATE "C" NOT NULL REFERENCES mw.tenant ON DELETE CASCADE,
 	session text COLLATE "C",					-- NULL: the tenant as a whole, '*': each session
-	unit text NOT NULL CHECK (unit IN ('requests', 'tokens')),
-	per text NOT NULL DEFAULT 'forever' CHECK (per IN ('forever')),
+	unit text NOT NULL CHECK (unit IN ('requests', 'tokens', 'cost')),
+	per text NOT NULL DEFAULT 'forever' CHECK (per IN ('forever', 'minute', 'hour', 'day', 'month')),
 	amount numeric NOT NULL CHECK (amount >= 0),
+	soft numeric CHECK (soft > 0 AND soft <= 1),	-- share of it at which to tell
 	scope text GENERATED ALWAYS AS (CASE WHEN session IS NULL THEN 't' ELSE 's' || session END) STORED,
 	PRIMARY KEY (tenant, scope, unit, per)
 );
@@ -48,6 +49,18 @@ CREATE TABLE mw.model (
 );
 COMMENT ON TABLE mw.model IS 'catalogue of models: context and answer sizes';
 SELECT pg_catalog.pg_extension_config_dump('mw.model', '');
+
+CREATE TABLE mw.price (
+	tenant text COLLATE "C" NOT NULL DEFAULT '*',
+	model text NOT NULL CHECK (model <> ''),
+	valid_from timestamptz NOT NULL,
+	input numeric NOT NULL CHECK (input >= 0),		-- per million tokens, six decimals at most
+	output numeric NOT NULL CHECK (output >= 0),
+	cached_input numeric CHECK (cached_input >= 0),	-- NULL: as input
+	PRIMARY KEY (tenant, model, valid_from)
+);
+COMMENT ON TABLE mw.price IS 'what models cost per million tokens, from a moment on';
+SELECT pg_catalog.pg_extension_config_dump('mw.price', '');
 
 CREATE TABLE mw.recognizer (
 	tenant text COLLATE "C" NOT NULL DEFAULT '*',
@@ -138,6 +151,15 @@ CREATE TABLE mw.attempt (
 	billed_requests bigint NOT NULL DEFAULT 0,
 	estimated boolean NOT NULL DEFAULT false,
 	error text,
+	admitted_at timestamptz NOT NULL DEFAULT now(),	-- says in which minute, hour, day and month it counts
+	audio_input_tokens bigint,
+	audio_output_tokens bigint,
+	input_price numeric,			-- per million tokens, as it was admitted at; NULL: its model had none
+	output_price numeric,
+	cached_price numeric,
+	reserved_cost numeric,			-- the most that it could cost
+	cost numeric,					-- what it used, priced
+	billed_cost numeric,			-- what counts in budgets
 	PRIMARY KEY (tenant, run_id, call, attempt)
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE mw.attempt IS 'every HTTP exchange with a provider, committed before its request leaves';
@@ -151,7 +173,26 @@ CREATE TABLE mw.spent (
 	session text COLLATE "C" NOT NULL DEFAULT '',	-- '': the tenant as a whole (a session's name is never empty)
 	requests bigint NOT NULL DEFAULT 0,
 	tokens bigint NOT NULL DEFAULT 0,
+	cost numeric NOT NULL DEFAULT 0,
 	excess_tokens bigint NOT NULL DEFAULT 0,	-- billed above what had been reserved
+	excess_cost numeric NOT NULL DEFAULT 0,
+	first_used_at timestamptz NOT NULL DEFAULT 'infinity',
+	minute_start timestamptz NOT NULL DEFAULT '-infinity',	-- of the minute that the sums are of
+	minute_requests bigint NOT NULL DEFAULT 0,
+	minute_tokens bigint NOT NULL DEFAULT 0,
+	minute_cost numeric NOT NULL DEFAULT 0,
+	hour_start timestamptz NOT NULL DEFAULT '-infinity',	-- of the hour that the sums are of
+	hour_requests bigint NOT NULL DEFAULT 0,
+	hour_tokens bigint NOT NULL DEFAULT 0,
+	hour_cost numeric NOT NULL DEFAULT 0,
+	day_start timestamptz NOT NULL DEFAULT '-infinity',	-- of the day that the sums are of
+	day_requests bigint NOT NULL DEFAULT 0,
+	day_tokens bigint NOT NULL DEFAULT 0,
+	day_cost numeric NOT NULL DEFAULT 0,
+	month_start timestamptz NOT NULL DEFAULT '-infinity',	-- of the month that the sums are of
+	month_requests bigint NOT NULL DEFAULT 0,
+	month_tokens bigint NOT NULL DEFAULT 0,
+	month_cost numeric NOT NULL DEFAULT 0,
 	PRIMARY KEY (tenant, session)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE mw.spent IS 'what each tenant and session has used, kept with every outcome';

@@ -26,11 +26,13 @@ CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.mod
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.recognizer FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.guard FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.purge FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.price FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 ALTER TABLE mw.secret ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.tenant ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.tenant_grant ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.budget ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.model ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.price ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.recognizer ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.guard ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.purge ENABLE ALWAYS TRIGGER invalidate;
@@ -55,6 +57,7 @@ AS 'MODULE_PATHNAME', 'mw_create_tenant'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_tenant(text, jsonb) IS
 'Creates a tenant.  settings: model (server:model), redact (boolean), guardrail (boolean, or {"mode": off, log or block, "threshold": number or {"user", "tool", "document", "output"}, "hosts": where an answer''s images may come from, "max_output": characters, "schema": of the answer}), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
+timezone (of its minutes, hours, days and months; UTC), on_budget ("error", or {"end": text} with which a run ends where a budget is exhausted),
 fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}), breaker (boolean),
 timeout (interval or seconds, or {"default", "max"}).
 Raises 42710 where it exists, MW001 for a name or setting that is not allowed.';
@@ -96,8 +99,45 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_set_budget'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_set_budget(text, text, numeric, text, text, numeric) IS
-'Limits a tenant (session NULL), each session of it (''*'') or one session.  unit: requests or tokens; per: forever; amount: a whole number, ''Infinity'' for no limit, NULL to go back to the default (50000 tokens a session).
-Raises MW001 for an unknown tenant or anything else.';
+'Limits a tenant (session NULL), each session of it (''*'') or one session.  unit: requests, tokens or cost; per: forever, minute, hour, day or month (of the calendar, in the tenant''s time zone);
+amount: 0 or more, ''Infinity'' for no limit, NULL to go back to the default (50000 tokens a session for ever); soft: share of it, up to 1, at which a notice appears and the tenant''s channel is notified.
+Setting it again replaces it; an amount below what is used refuses what follows.  Raises MW001 for an unknown tenant or anything else.';
+
+CREATE FUNCTION @extschema@.mw_set_price(
+	model text, input numeric, output numeric, cached_input numeric DEFAULT NULL, valid_from timestamptz DEFAULT now())
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_set_price'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_set_price(text, numeric, numeric, numeric, timestamptz) IS
+'What a model (server:model) costs per million tokens, from a moment on; cached_input NULL: as input.  0 is a price.  The same moment again replaces it; calls keep the price they were admitted at.
+Raises MW001 for a name, a price or a moment that is none.';
+
+CREATE FUNCTION @extschema@.mw_drop_price(model text, valid_from timestamptz DEFAULT NULL)
+RETURNS void
+AS 'MODULE_PATHNAME', 'mw_drop_price'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_drop_price(text, timestamptz) IS
+'Takes the price of a model that is valid from that moment away, with NULL all of them.  Raises MW001 where there is none.';
+
+CREATE FUNCTION mw.window_start(per text, zone text, at timestamptz)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'mw_window_start_sql'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION mw.window_start(text, text, timestamptz) IS
+'When the minute, hour, day or month that holds a moment began in a time zone, as budgets count it.  -infinity for forever.  Raises MW001 for another period, 22023 for an unknown time zone.';
+
+CREATE FUNCTION mw.window_end(per text, zone text, start timestamptz)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'mw_window_end_sql'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION mw.window_end(text, text, timestamptz) IS
+'When the minute, hour, day or month ends that began then; NULL for forever.  Raises MW001 for another period, 22023 for an unknown time zone.';
+
+CREATE FUNCTION mw.budget_now()
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'mw_budget_now'
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION mw.budget_now() IS 'Now, as budgets see it.  Beneath mw.budget_status.  Raises nothing.';
 
 CREATE FUNCTION @extschema@.mw_purge_cache(
 	tenant text, model text DEFAULT NULL, agent text DEFAULT NULL, age interval DEFAULT NULL)

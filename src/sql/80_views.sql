@@ -6,78 +6,79 @@ CREATE VIEW mw.ledger WITH (security_invoker = true) AS
 SELECT
 	a.tenant, a.session, a.request_id, a.run_id, a.turn, a.call, a.attempt, a.purpose, a.model,
 	a.started_at, a.finished_at, a.outcome, a.http_status, a.input_tokens, a.output_tokens,
-	NULL::numeric AS cost,
+	a.cost,
 	a.billed_tokens,
-	NULL::numeric AS billed_cost,
+	a.billed_cost,
 	-- the attempt that finished last: its usage stands for the call
 	a.finished_at IS NOT NULL
 		AND pg_catalog.row_number() OVER (
 			PARTITION BY a.tenant, a.request_id, a.call
 			ORDER BY a.finished_at DESC NULLS LAST, a.attempt DESC) OPERATOR(pg_catalog.=) 1 AS final,
-	a.estimated, a.error
+	a.estimated, a.error,
+	a.cached_tokens, a.reasoning_tokens, a.audio_input_tokens, a.audio_output_tokens,
+	a.admitted_at, a.input_price, a.output_price, a.cached_price
 FROM (
 	SELECT r.tenant, r.session, r.request_id, r.run_id, r.turn, r.call, r.attempt, r.purpose, r.model,
 		r.started_at, r.finished_at, r.outcome, r.http_status, r.input_tokens, r.output_tokens,
-		r.billed_tokens, r.estimated, r.error
+		r.billed_tokens, r.estimated, r.error, r.cost, r.billed_cost,
+		r.cached_tokens, r.reasoning_tokens, r.audio_input_tokens, r.audio_output_tokens,
+		r.admitted_at, r.input_price, r.output_price, r.cached_price
 	FROM mw.attempt AS r
 	UNION ALL
 	SELECT f.tenant, f.session, f.request_id, f.run_id, f.turn, f.call, f.attempt, f.purpose, f.model,
 		f.started_at, f.finished_at, f.outcome, f.http_status, f.input_tokens, f.output_tokens,
-		f.billed_tokens, f.estimated, f.error
+		f.billed_tokens, f.estimated, f.error, f.cost, f.billed_cost,
+		f.cached_tokens, f.reasoning_tokens, f.audio_input_tokens, f.audio_output_tokens,
+		f.admitted_at, f.input_price, f.output_price, f.cached_price
 	FROM mw.fake_attempt AS f
 ) AS a;
 COMMENT ON VIEW mw.ledger IS 'every attempt of every call, and what it cost; ''final'' marks the one whose usage stands for its call';
 
 CREATE VIEW mw.usage WITH (security_invoker = true) AS
-SELECT l.tenant, l.session, l.request_id, l.turn, l.call, l.purpose, l.model, l.input_tokens, l.output_tokens, l.cost
+SELECT l.tenant, l.session, l.request_id, l.turn, l.call, l.purpose, l.model, l.input_tokens, l.output_tokens, l.cost,
+	l.cached_tokens, l.reasoning_tokens, l.audio_input_tokens, l.audio_output_tokens
 FROM mw.ledger AS l
 WHERE l.final;
 COMMENT ON VIEW mw.usage IS 'a row a call, with the usage that replaces that of its earlier attempts';
 
 CREATE VIEW mw.budget_status WITH (security_invoker = true) AS
-WITH spent AS NOT MATERIALIZED (
-	-- what each scope has used; '' is the tenant as a whole
-	SELECT s.tenant, s.session,
-		pg_catalog.sum(s.requests) AS requests, pg_catalog.sum(s.tokens) AS tokens, pg_catalog.sum(s.excess) AS excess
+WITH kept AS NOT MATERIALIZED (
+	SELECT r.* FROM mw.spent AS r
+	UNION ALL
+	SELECT f.* FROM mw.fake_spent AS f
+), open AS NOT MATERIALIZED (
+	-- what calls in flight hold, in the scope of their session and in the tenant's ('')
+	SELECT x.tenant, y.session, x.admitted_at, x.reserved_requests, x.reserved_tokens, x.reserved_cost
 	FROM (
-		SELECT r.tenant, r.session, r.requests, r.tokens, r.excess_tokens AS excess FROM mw.spent AS r
+		SELECT r.tenant, r.session, r.admitted_at, r.reserved_requests, r.reserved_tokens, r.reserved_cost
+		FROM mw.attempt AS r WHERE r.outcome OPERATOR(pg_catalog.=) 'running'
 		UNION ALL
-		SELECT f.tenant, f.session, f.requests, f.tokens, f.excess_tokens FROM mw.fake_spent AS f
-	) AS s
-	GROUP BY s.tenant, s.session
-), running AS NOT MATERIALIZED (
-	-- what calls in flight hold, in the scope of their session and in the tenant's
-	SELECT x.tenant, y.session,
-		pg_catalog.sum(x.reserved_requests) AS requests, pg_catalog.sum(x.reserved_tokens) AS tokens
-	FROM (
-		SELECT r.tenant, r.session, r.reserved_requests, r.reserved_tokens FROM mw.attempt AS r WHERE r.outcome OPERATOR(pg_catalog.=) 'running'
-		UNION ALL
-		SELECT f.tenant, f.session, f.reserved_requests, f.reserved_tokens FROM mw.fake_attempt AS f WHERE f.outcome OPERATOR(pg_catalog.=) 'running'
+		SELECT f.tenant, f.session, f.admitted_at, f.reserved_requests, f.reserved_tokens, f.reserved_cost
+		FROM mw.fake_attempt AS f WHERE f.outcome OPERATOR(pg_catalog.=) 'running'
 	) AS x
 	CROSS JOIN LATERAL (SELECT ''::text AS session UNION ALL SELECT x.session WHERE x.session IS NOT NULL) AS y
-	GROUP BY x.tenant, y.session
 ), sessions AS NOT MATERIALIZED (
-	SELECT s.tenant, s.session FROM spent AS s WHERE s.session OPERATOR(pg_catalog.<>) ''
+	SELECT s.tenant, s.session FROM kept AS s WHERE s.session OPERATOR(pg_catalog.<>) ''
 	UNION
-	SELECT r.tenant, r.session FROM running AS r WHERE r.session OPERATOR(pg_catalog.<>) ''
+	SELECT r.tenant, r.session FROM open AS r WHERE r.session OPERATOR(pg_catalog.<>) ''
 ), limits AS NOT MATERIALIZED (
 	-- the tenant as a whole, and sessions with a limit of their own
-	SELECT b.tenant, b.session, b.unit, b.per, b.amount
+	SELECT b.tenant, b.session, b.unit, b.per, b.amount, b.soft
 	FROM mw.budget AS b
 	WHERE b.session IS DISTINCT FROM '*'
 	UNION ALL
 	-- other sessions: what was set for each session, else 50000 tokens
-	SELECT s.tenant, s.session, e.unit, e.per, e.amount
+	SELECT s.tenant, s.session, e.unit, e.per, e.amount, e.soft
 	FROM sessions AS s
 	CROSS JOIN LATERAL (
-		SELECT b.unit, b.per, b.amount FROM mw.budget AS b
+		SELECT b.unit, b.per, b.amount, b.soft FROM mw.budget AS b
 		WHERE b.tenant OPERATOR(pg_catalog.=) s.tenant AND b.session OPERATOR(pg_catalog.=) '*'
 		UNION ALL
-		SELECT 'tokens', 'forever', 50000::numeric
+		SELECT 'tokens', 'forever', 50000::numeric, NULL
 		WHERE NOT EXISTS (
 			SELECT FROM mw.budget AS b
 			WHERE b.tenant OPERATOR(pg_catalog.=) s.tenant AND b.session OPERATOR(pg_catalog.=) '*'
-				AND b.unit OPERATOR(pg_catalog.=) 'tokens')
+				AND b.unit OPERATOR(pg_catalog.=) 'tokens' AND b.per OPERATOR(pg_catalog.=) 'forever')
 	) AS e
 	WHERE NOT EXISTS (
 		SELECT FROM mw.budget AS b
@@ -86,21 +87,62 @@ WITH spent AS NOT MATERIALIZED (
 )
 SELECT
 	l.tenant, l.session, l.unit, l.per, l.amount,
-	f.settled, f.reserved, f.excess,
-	GREATEST(l.amount OPERATOR(pg_catalog.-) f.settled OPERATOR(pg_catalog.-) f.reserved, 0) AS remaining,
-	NULL::timestamptz AS resets_at
+	u.settled, o.reserved, u.excess,
+	GREATEST(l.amount OPERATOR(pg_catalog.-) u.settled OPERATOR(pg_catalog.-) o.reserved, 0) AS remaining,
+	w.ends AS resets_at,
+	l.soft,
+	CASE WHEN f.at OPERATOR(pg_catalog.<) COALESCE(w.ends, 'infinity') THEN f.at END AS forecast
 FROM limits AS l
-LEFT JOIN spent AS s
-	ON s.tenant OPERATOR(pg_catalog.=) l.tenant AND s.session OPERATOR(pg_catalog.=) COALESCE(l.session, '')
-LEFT JOIN running AS r
-	ON r.tenant OPERATOR(pg_catalog.=) l.tenant AND r.session OPERATOR(pg_catalog.=) COALESCE(l.session, '')
 CROSS JOIN LATERAL (
+	SELECT mw.budget_now() AS now,
+		COALESCE((SELECT t.settings OPERATOR(pg_catalog.->>) 'timezone' FROM mw.tenant AS t
+			WHERE t.tenant OPERATOR(pg_catalog.=) l.tenant), 'UTC') AS zone
+) AS z
+CROSS JOIN LATERAL (SELECT mw.window_start(l.per, z.zone, z.now) AS began) AS b
+CROSS JOIN LATERAL (SELECT b.began, mw.window_end(l.per, z.zone, b.began) AS ends) AS w
+CROSS JOIN LATERAL (
+	-- a sum whose window has ended is 0; one that began less than a window before is of a zone that was changed
 	SELECT
-		COALESCE(CASE l.unit WHEN 'requests' THEN s.requests ELSE s.tokens END, 0) AS settled,
-		COALESCE(CASE l.unit WHEN 'requests' THEN r.requests ELSE r.tokens END, 0) AS reserved,
-		COALESCE(CASE l.unit WHEN 'requests' THEN 0 ELSE s.excess END, 0) AS excess
+		COALESCE(pg_catalog.sum(v.used) FILTER (WHERE v.since OPERATOR(pg_catalog.>) (w.began OPERATOR(pg_catalog.-)
+			CASE l.per WHEN 'minute' THEN interval '60 s' WHEN 'hour' THEN interval '3600 s' WHEN 'day' THEN interval '22 h'
+				ELSE interval '648 h' END)), 0) AS settled,
+		COALESCE(pg_catalog.sum(CASE WHEN l.per OPERATOR(pg_catalog.=) 'forever' THEN v.excess END), 0) AS excess,
+		pg_catalog.min(CASE l.per WHEN 'forever' THEN NULLIF(s.first_used_at, 'infinity') ELSE w.began END) AS since
+	FROM kept AS s
+	CROSS JOIN LATERAL (
+		SELECT
+			CASE l.per WHEN 'minute' THEN s.minute_start WHEN 'hour' THEN s.hour_start WHEN 'day' THEN s.day_start
+				WHEN 'month' THEN s.month_start ELSE 'infinity' END AS since,
+			CASE l.unit
+				WHEN 'requests' THEN CASE l.per WHEN 'minute' THEN s.minute_requests WHEN 'hour' THEN s.hour_requests
+					WHEN 'day' THEN s.day_requests WHEN 'month' THEN s.month_requests ELSE s.requests END
+				WHEN 'tokens' THEN CASE l.per WHEN 'minute' THEN s.minute_tokens WHEN 'hour' THEN s.hour_tokens
+					WHEN 'day' THEN s.day_tokens WHEN 'month' THEN s.month_tokens ELSE s.tokens END
+				ELSE CASE l.per WHEN 'minute' THEN s.minute_cost WHEN 'hour' THEN s.hour_cost
+					WHEN 'day' THEN s.day_cost WHEN 'month' THEN s.month_cost ELSE s.cost END
+			END AS used,
+			CASE l.unit WHEN 'tokens' THEN s.excess_tokens WHEN 'cost' THEN s.excess_cost ELSE 0 END AS excess
+	) AS v
+	WHERE s.tenant OPERATOR(pg_catalog.=) l.tenant AND s.session OPERATOR(pg_catalog.=) COALESCE(l.session, '')
+) AS u
+CROSS JOIN LATERAL (
+	SELECT COALESCE(pg_catalog.sum(CASE l.unit WHEN 'requests' THEN r.reserved_requests WHEN 'tokens' THEN r.reserved_tokens
+		ELSE r.reserved_cost END), 0) AS reserved
+	FROM open AS r
+	WHERE r.tenant OPERATOR(pg_catalog.=) l.tenant AND r.session OPERATOR(pg_catalog.=) COALESCE(l.session, '')
+		AND r.admitted_at OPERATOR(pg_catalog.>=) w.began
+) AS o
+CROSS JOIN LATERAL (
+	-- at the rate so far: when what is left will be used up
+	SELECT CASE
+		WHEN l.amount OPERATOR(pg_catalog.=) 'Infinity' OR u.settled OPERATOR(pg_catalog.=) 0 THEN NULL
+		WHEN u.settled OPERATOR(pg_catalog.>=) l.amount THEN z.now
+		ELSE z.now OPERATOR(pg_catalog.+) pg_catalog.make_interval(secs => LEAST(
+			((l.amount OPERATOR(pg_catalog.-) u.settled) OPERATOR(pg_catalog./) u.settled
+			OPERATOR(pg_catalog.*) GREATEST(EXTRACT(epoch FROM (z.now OPERATOR(pg_catalog.-) u.since)), 1))::double precision, 1e10))
+	END AS at
 ) AS f;
-COMMENT ON VIEW mw.budget_status IS 'limits in force and what is used of them; session NULL is the tenant as a whole';
+COMMENT ON VIEW mw.budget_status IS 'limits in force and what is used of them; session NULL is the tenant as a whole; forecast: when it is used up at the rate so far, NULL where that is not before resets_at';
 
 CREATE VIEW mw.queue WITH (security_invoker = true) AS
 SELECT q.tenant, q.session, q.request_id, q.run_id, q.model, q.state, q.queued_at, q.deadline, q.pid

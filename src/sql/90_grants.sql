@@ -24,7 +24,7 @@ DO $$
 DECLARE
 	t text;
 BEGIN
-	FOREACH t IN ARRAY ARRAY['model', 'recognizer', 'guard']
+	FOREACH t IN ARRAY ARRAY['model', 'price', 'recognizer', 'guard']
 	LOOP
 		EXECUTE pg_catalog.format('ALTER TABLE mw.%I ENABLE ROW LEVEL SECURITY', t);
 		EXECUTE pg_catalog.format('ALTER TABLE mw.%I FORCE ROW LEVEL SECURITY', t);
@@ -62,7 +62,7 @@ ALTER TABLE mw.secret ENABLE ROW LEVEL SECURITY;
 ALTER TABLE mw.secret FORCE ROW LEVEL SECURITY;
 
 GRANT SELECT ON
-	mw.tenant, mw.tenant_grant, mw.budget, mw.model, mw.recognizer, mw.guard, mw.purge, mw.result,
+	mw.tenant, mw.tenant_grant, mw.budget, mw.model, mw.price, mw.recognizer, mw.guard, mw.purge, mw.result,
 	mw.attempt, mw.spent, mw.answer, mw.cache,
 	mw.fake_attempt, mw.fake_spent, mw.fake_answer, mw.fake_cache,
 	mw.ledger, mw.usage, mw.budget_status, mw.queue, mw.cache_entries, mw.breaker, mw.guard_stats
@@ -119,7 +119,10 @@ GRANT EXECUTE ON FUNCTION
 	mw.may_act,
 	mw.queue_rows,
 	mw.breaker_rows,
-	mw.guard_stats_rows
+	mw.guard_stats_rows,
+	mw.window_start,
+	mw.window_end,
+	mw.budget_now
 TO PUBLIC;
 
 -- Everything else is administration: GRANT EXECUTE on a function makes an administrator.

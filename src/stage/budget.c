@@ -2,18 +2,19 @@
  * budget.c - reserve an upper bound before the call, give back what was not used.
  *
  * Scopes are the tenant and, where there is one, the session; limits come from
- * the policy, a session without one of its own has 50,000 tokens (P10).  What is
- * reserved is our own count of the prompt plus max_tokens; where only a part
- * fits, the answer's max_tokens shrinks to the rest.  Settling is the
- * gateway's, durably, with the provider's usage; a hit costs no tokens and is
- * counted where somebody limits requests.
+ * the policy, in requests, tokens and cost, for ever and per minute, hour, day and
+ * month.  All hold at once.  What is reserved is our own count of the prompt plus
+ * max_tokens, and what that costs; where only a part fits, the answer's max_tokens
+ * shrinks to the rest.  Settling is the gateway's, durably, with the provider's
+ * usage; a hit costs nothing and is counted where somebody limits requests.
+ *
+ * Where nothing is left the call is MW301, or, where the tenant's settings say so
+ * (on_budget), the run ends with a text of theirs.
  *
  * A call whose answer was recorded by an earlier run of its request_id was paid
  * for then: it needs no money now, so that look-up stands before the reserving.
  */
 #include "mw.h"
-
-#include <math.h>
 
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -29,9 +30,9 @@
 #include "util/faults.h"
 #include "util/hash.h"
 #include "util/json.h"
+#include "util/money.h"
 #include "util/tokens.h"
 
-#define DEFAULT_SESSION_TOKENS	50000	/* the seed's ceiling */
 #define LEAST_MAX_TOKENS		16	/* an answer of fewer tokens is not worth its prompt */
 
 /* ---------- the request and its size ---------- */
@@ -80,102 +81,158 @@ mw_call_encode(MwCall *call)
 
 /* ---------- limits ---------- */
 
-static double
-limit_of(const MwPolicy *policy, const char *session, const char *unit, double otherwise)
+static bool
+limits_money(const MwCall *call)
 {
-	ListCell   *lc;
-	double		each = otherwise;
+	bool		money = call->run_cost >= 0;
 
-	foreach(lc, policy->limits)
-	{
-		MwLimit    *l = lfirst(lc);
-
-		if (strcmp(l->unit, unit) != 0)
-			continue;
-		if (session == NULL)
-		{
-			if (l->session == NULL)
-				return l->amount;
-		}
-		else if (l->session != NULL && strcmp(l->session, session) == 0)
-			return l->amount;	/* its own wins over that of each */
-		else if (l->session != NULL && strcmp(l->session, "*") == 0)
-			each = l->amount;
-	}
-	return each;
+	for (int i = 0; i < call->reserved.hold.n; i++)
+		money |= call->reserved.scopes[i].limits->money;
+	return money;
 }
 
-static void
-add_scope(MwCall *call, const char *session, const char *who, double tokens)
+void
+mw_budget_admitted(MwCall *call)
 {
-	MwReservation *r = &call->reserved;
-	MwScope    *s = &r->scopes[r->nscopes++];
-
-	s->key = session ? mw_session_key(&call->policy->scope, session) : call->policy->scope;
-	s->session = session ? unconstify(char *, session) : NULL;
-	s->limit_requests = limit_of(call->policy, session, "requests", INFINITY);
-	s->limit_tokens = limit_of(call->policy, session, "tokens", tokens);
-	s->limited = !isinf(s->limit_requests) || !isinf(s->limit_tokens);
-	s->who = who;
+	if (call->reserved.when.admitted_at == 0)
+		mw_policy_when(call->policy, mw_calendar_now(), &call->reserved.when);
 }
 
 static void
 find_scopes(MwCall *call)
 {
-	memset(&call->reserved, 0, sizeof(call->reserved));
-	add_scope(call, NULL, "tenant", INFINITY);
+	MwReservation *r = &call->reserved;
+	uint8		windows = 0;
+
+	memset(r, 0, sizeof(*r));
+	r->hold.n = call->session ? 2 : 1;
+	r->hold.key[0] = call->policy->scope;
+	r->scopes[0] = (MwScope) {NULL, "tenant", mw_policy_limits(call->policy, NULL)};
 	if (call->session)
-		add_scope(call, call->session, "session", DEFAULT_SESSION_TOKENS);
+	{
+		r->hold.key[1] = mw_session_key(&call->policy->scope, call->session);
+		r->scopes[1] = (MwScope) {unconstify(char *, call->session), "session", mw_policy_limits(call->policy, call->session)};
+	}
+	for (int i = 0; i < r->hold.n; i++)
+		windows |= r->scopes[i].limits->windows;
+
+	/* else it is found out when something has to be booked: a hit has nothing to book */
+	if ((windows & ~(1 << MW_FOREVER)) || limits_money(call) || call->transport == &mw_transport_fake)
+		mw_budget_admitted(call);
+	if (limits_money(call))
+		r->price = mw_policy_price(call->model, r->when.admitted_at);
+}
+
+static void
+require_price(const MwCall *call)
+{
+	if (!limits_money(call) || call->reserved.price.known)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_NO_PRICE),
+			 errmsg("model \"%s\" has no price", call->model),
+			 errdetail("Cost is limited, so what a call can cost must be known before it is made."),
+			 errhint("An administrator types, with its prices per million tokens: SELECT mw_set_price(%s, <input>, <output>);",
+					 quote_literal_cstr(call->model))));
+}
+
+/* An answer of fewer tokens is not worth its prompt */
+static int64
+least_answer(const MwCall *call)
+{
+	return Min(LEAST_MAX_TOKENS, call->max_tokens);
 }
 
 /* ---------- refusing ---------- */
 
-static void
-refuse(MwCall *call, int scope, const char *unit, int64 settled, int64 reserved)
+static char *
+amount_text(MwUnit unit, MwMoney n)
 {
-	MwScope    *s = &call->reserved.scopes[scope];
-	double		limit = strcmp(unit, "tokens") == 0 ? s->limit_tokens : s->limit_requests;
-	int64		least = 1;
-	bool		soon;
-	StringInfoData needs;
+	return unit == MW_COST ? mw_money_text(n) : psprintf(INT64_FORMAT, (int64) n);
+}
 
-	initStringInfo(&needs);
-	if (strcmp(unit, "tokens") == 0)
-		appendStringInfo(&needs, " This call needs " INT64_FORMAT " for its prompt and at least %d for an answer.",
+/* The run ends with the tenant's text for it; false where it has none, and an error is meant */
+static bool
+end_run(MwCall *call)
+{
+	if (call->policy->budget_end == NULL)
+		return false;
+	call->answer = palloc0(sizeof(MwAnswer));
+	call->answer->text = pstrdup(call->policy->budget_end);
+	call->answer->len = strlen(call->answer->text);
+	call->answer->finish = "stop";
+	call->cache = MW_CACHE_OFF;
+	call->ended_by = "budget";
+	return true;
+}
+
+static void
+refuse(MwCall *call, const MwRefusal *why)
+{
+	MwReservation *r = &call->reserved;
+	MwScope    *s = &r->scopes[why->scope];
+	MwMoney		least = why->unit == MW_REQUESTS ? 1 : why->unit == MW_TOKENS ? call->prompt_tokens + least_answer(call) :
+		mw_price_bound(&r->price, call->prompt_tokens, least_answer(call));
+	TimestampTz end = mw_window_end(why->window, call->policy->timezone, r->when.start[why->window]);
+	StringInfoData detail;
+	StringInfoData hint;
+
+	if (end_run(call))
+		return;
+	initStringInfo(&detail);
+	appendStringInfo(&detail, "scope %s, unit %s", s->who, mw_unit_names[why->unit]);
+	if (why->window != MW_FOREVER)
+		appendStringInfo(&detail, ", per %s", mw_window_names[why->window]);
+	appendStringInfo(&detail, ", limit %s, settled %s, reserved %s, ", amount_text(why->unit, why->limit),
+					 amount_text(why->unit, why->settled), amount_text(why->unit, why->reserved));
+	if (why->window == MW_FOREVER)
+		appendStringInfoString(&detail, "resets never.");
+	else
+		appendStringInfo(&detail, "resets at %s.", timestamptz_to_str(end));
+	if (why->unit == MW_TOKENS)
+		appendStringInfo(&detail, " This call needs " INT64_FORMAT " for its prompt and at least %d for an answer.",
 						 call->prompt_tokens, LEAST_MAX_TOKENS);
+	else if (why->unit == MW_COST)
+		appendStringInfo(&detail, " This call can cost %s with the shortest answer.", mw_money_text(least));
+
+	initStringInfo(&hint);
+	appendStringInfo(&hint, "An administrator can raise it: SELECT mw_set_budget(%s, '%s', <amount>",
+					 quote_literal_cstr(call->tenant), mw_unit_names[why->unit]);
+	if (s->session)
+		appendStringInfo(&hint, ", session => %s", quote_literal_cstr(s->session));
+	if (why->window != MW_FOREVER)
+		appendStringInfo(&hint, ", per => '%s'", mw_window_names[why->window]);
+	appendStringInfoString(&hint, ");");
 
 	/* what calls in flight do not use of their reservation comes back */
-	if (strcmp(unit, "tokens") == 0)
-		least = call->prompt_tokens + Min(LEAST_MAX_TOKENS, call->max_tokens);
-	soon = reserved > 0 && settled + least <= limit;
+	if (why->reserved > 0 && why->settled + least <= why->limit)
+		appendStringInfoString(&hint, " or wait for the calls in flight.");
 	ereport(ERROR,
 			(errcode(ERRCODE_MW_BUDGET_EXHAUSTED),
 			 errmsg("the budget of %s \"%s\" is exhausted", s->who, s->session ? s->session : call->tenant),
-			 errdetail("scope %s, unit %s, limit %.0f, settled " INT64_FORMAT ", reserved " INT64_FORMAT ", resets never.%s",
-					   s->who, unit, limit, settled, reserved, needs.data),
-			 errhint("An administrator can raise it: SELECT mw_set_budget(%s, '%s', <amount>%s%s);%s",
-					 quote_literal_cstr(call->tenant), unit,
-					 s->session ? ", session => " : "", s->session ? quote_literal_cstr(s->session) : "",
-					 soon ? " or wait for the calls in flight." : "")));
-}
-
-/* A run's own ceiling, which no counter keeps */
-static void
-refuse_run(MwCall *call, int64 limit)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_MW_BUDGET_EXHAUSTED),
-			 errmsg("the token limit of this run is too small for its prompt"),
-			 errdetail("scope run, unit tokens, limit " INT64_FORMAT ", prompt " INT64_FORMAT ".", limit, call->prompt_tokens),
-			 errhint("Raise options.limits.tokens (50,000 unless set).")));
+			 errdetail_internal("%s", detail.data),
+			 errhint("%s", hint.data)));
 }
 
 void
 mw_budget_refuse_miss(MwCall *call)
 {
-	for (int i = 0; i < call->reserved.nscopes; i++)
-		if (!isinf(call->reserved.scopes[i].limit_requests))
-			refuse(call, i, "requests", (int64) call->reserved.scopes[i].limit_requests, 0);
+	Assert(call->reserved.short_of != NULL);
+	refuse(call, call->reserved.short_of);
+}
+
+/* A run's own ceilings, which no counter keeps */
+static void
+refuse_run(MwCall *call, MwUnit unit, MwMoney limit, MwMoney prompt)
+{
+	if (end_run(call))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_BUDGET_EXHAUSTED),
+			 errmsg("the %s limit of this run is too small for its prompt", unit == MW_COST ? "cost" : "token"),
+			 errdetail("scope run, unit %s, limit %s, prompt %s.", mw_unit_names[unit],
+					   amount_text(unit, limit), amount_text(unit, prompt)),
+			 errhint("Raise options.limits.%s%s.", mw_unit_names[unit], unit == MW_COST ? "" : " (50,000 unless set)")));
 }
 
 /* ---------- recorded answers ---------- */
@@ -236,7 +293,7 @@ run_limit(const MwCall *call)
 {
 	if (call->run_tokens > 0)
 		return call->run_tokens;
-	return call->session ? 0 : DEFAULT_SESSION_TOKENS;
+	return call->session ? 0 : MW_DEFAULT_SESSION_TOKENS;
 }
 
 /* A call that cannot even connect any more would reserve money, and an attempt, for nothing. */
@@ -255,39 +312,77 @@ require_time(const MwCall *call)
 			 errhint("Raise options.timeout.")));
 }
 
-static void
-reserve(MwCall *call)
+/* The longest answer that the ceilings of this run leave; -1: too short a one, and the run has ended */
+static int64
+answer_in_run(MwCall *call)
 {
-	MwReservation *r = &call->reserved;
+	const MwPrice *price = &call->reserved.price;
 	int64		limit = run_limit(call);
-	int64		wanted = call->max_tokens;
+	int64		answer = call->max_tokens;
 
 	if (limit > 0)
 	{
-		wanted = Min(wanted, limit - call->prompt_tokens);
-		if (wanted < Min(LEAST_MAX_TOKENS, call->max_tokens))
-			refuse_run(call, limit);
+		answer = Min(answer, limit - call->prompt_tokens);
+		if (answer < least_answer(call))
+		{
+			refuse_run(call, MW_TOKENS, limit, call->prompt_tokens);
+			return -1;
+		}
 	}
+	if (call->run_cost >= 0)
+	{
+		MwMoney		prompt = mw_price_bound(price, call->prompt_tokens, 0);
+		MwMoney		left = call->run_cost - call->cost - prompt;
+
+		if (left >= 0 && price->output > 0)
+			answer = (int64) Min(answer, left / price->output);
+		if (left < 0 || answer < least_answer(call))
+		{
+			refuse_run(call, MW_COST, call->run_cost, call->cost + prompt);
+			return -1;
+		}
+	}
+	return answer;
+}
+
+/* False where the run ended instead */
+static bool
+reserve(MwCall *call)
+{
+	int64		answer = answer_in_run(call);
+
+	if (answer < 0)
+		return false;
 	for (;;)
 	{
-		const char *unit = NULL;
-		int64		settled = 0;
-		int64		reserved = 0;
-		int64		left = 0;
-		int			scope;
+		MwRefusal	why;
 
-		r->tokens = call->prompt_tokens + wanted;
-		scope = call->transport->reserve(call, &unit, &settled, &reserved, &left);
-		if (scope < 0)
+		mw_reservation_ask(&call->reserved, call->prompt_tokens, answer);
+		if (call->transport->reserve(call, &why))
 			break;
 
 		/* where only a part fits, a shorter answer; another caller may be quicker, then again */
-		left -= call->prompt_tokens;
-		if (strcmp(unit, "tokens") != 0 || left < Min(LEAST_MAX_TOKENS, call->max_tokens) || left >= wanted)
-			refuse(call, scope, unit, settled, reserved);
-		wanted = left;
+		if (why.answer_left < least_answer(call) || why.answer_left >= answer)
+		{
+			refuse(call, &why);
+			return false;
+		}
+		answer = why.answer_left;
 	}
-	call->send_max_tokens = wanted;
+	call->send_max_tokens = answer;
+	return true;
+}
+
+static void
+count_hit(MwCall *call)
+{
+	MwReservation *r = &call->reserved;
+
+	if (r->scopes[0].limits->requests == 0 && (r->hold.n == 1 || r->scopes[1].limits->requests == 0))
+		return;					/* it costs nothing, and nobody counts requests */
+	mw_budget_admitted(call);
+	if (!call->transport->book_hit(call))
+		mw_budget_refuse_miss(call);
 }
 
 /* The call of one model, which may come back with a failure instead of an answer */
@@ -299,12 +394,14 @@ run_once(MwCall *call)
 	if (call->request_named && use_recorded(call))
 		return;
 
+	require_price(call);
 	mw_fault("reserve");
 	require_time(call);
-	reserve(call);
+	if (!reserve(call))
+		return;
 	mw_next(call);
-	if ((call->cache == MW_CACHE_HIT || call->cache == MW_CACHE_SHARED) && !call->transport->book_hit(call))
-		mw_budget_refuse_miss(call);
+	if (call->cache == MW_CACHE_HIT || call->cache == MW_CACHE_SHARED)
+		count_hit(call);
 	call->transport->release(call);
 }
 
@@ -331,7 +428,7 @@ mw_budget_explain(MwCall *call, MwExplain *out)
 	find_scopes(call);
 	call->send_max_tokens = limit > 0 ? Min(call->max_tokens, limit - call->prompt_tokens) : call->max_tokens;
 	out->verdict = "reserve";
-	if (limit > 0 && call->send_max_tokens < Min(LEAST_MAX_TOKENS, call->max_tokens))
+	if ((limit > 0 && call->send_max_tokens < least_answer(call)) || (limits_money(call) && !call->reserved.price.known))
 	{
 		out->verdict = "refuse";
 		out->stop = true;
@@ -340,21 +437,19 @@ mw_budget_explain(MwCall *call, MwExplain *out)
 	initStringInfo(&json);
 	appendStringInfo(&json, "{\"prompt_tokens\": " INT64_FORMAT ", \"max_tokens\": " INT64_FORMAT ", \"scopes\": [",
 					 call->prompt_tokens, Max(call->send_max_tokens, 0));
-	for (int i = 0; i < call->reserved.nscopes; i++)
+	for (int i = 0; i < call->reserved.hold.n; i++)
 	{
 		MwScope    *s = &call->reserved.scopes[i];
+		int			n = 0;
 
-		appendStringInfo(&json, "%s{\"scope\": \"%s\", \"limit_tokens\": ", i ? ", " : "", s->who);
-		if (isinf(s->limit_tokens))
-			appendStringInfoString(&json, "null");
-		else
-			appendStringInfo(&json, "%.0f", s->limit_tokens);
-		appendStringInfoString(&json, ", \"limit_requests\": ");
-		if (isinf(s->limit_requests))
-			appendStringInfoString(&json, "null");
-		else
-			appendStringInfo(&json, "%.0f", s->limit_requests);
-		appendStringInfoChar(&json, '}');
+		appendStringInfo(&json, "%s{\"scope\": \"%s\", \"limits\": [", i ? ", " : "", s->who);
+		for (int w = 0; w < MW_NWINDOWS; w++)
+			for (MwUnit unit = 0; unit < MW_NUNITS; unit++)
+				if (mw_limited(&s->limits->limit[w], unit))
+					appendStringInfo(&json, "%s{\"unit\": \"%s\", \"per\": \"%s\", \"amount\": %s}", n++ ? ", " : "",
+									 mw_unit_names[unit], mw_window_names[w],
+									 amount_text(unit, mw_amount(&s->limits->limit[w], unit)));
+		appendStringInfoString(&json, "]}");
 	}
 	appendStringInfoString(&json, "]}");
 	out->detail = mw_json_parse(json.data, json.len, NULL);

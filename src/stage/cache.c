@@ -199,8 +199,11 @@ mw_cache_run(MwCall *call)
 	}
 	if (reads && look_up(call))
 		return;
-	if (call->reserved.held && call->reserved.requests == 0 && !call->reserved.counted)
+	if (call->reserved.hits_only)
+	{
 		mw_budget_refuse_miss(call);
+		return;
+	}
 
 	for (;;)
 	{

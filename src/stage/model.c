@@ -9,6 +9,7 @@
 #include "mw.h"
 
 #include "gateway/transport.h"
+#include "policy/policy.h"
 #include "policy/server.h"
 #include "provider/provider.h"
 #include "stage/stages.h"
@@ -35,6 +36,7 @@ body_to_send(MwCall *call, int *len)
 void
 mw_model_run(MwCall *call)
 {
+	MwReservation *r = &call->reserved;
 	MwAttempt	a = {
 		.tenant = call->tenant,
 		.session = call->session,
@@ -51,7 +53,6 @@ mw_model_run(MwCall *call)
 		.deadline = call->deadline,
 		.breaker = call->breaker,
 		.reserved = &call->reserved,
-		.prompt_tokens = call->prompt_tokens,
 		.call_key = call->call_key,
 		.nth = call->nth,
 		.resend_unknown = call->resend_unknown,
@@ -62,8 +63,16 @@ mw_model_run(MwCall *call)
 		.cache_ttl = call->cache_ttl,
 	};
 
+	/* where nobody limits cost the price is looked up only here: a hit needs none */
+	mw_budget_admitted(call);
+	if (!r->price.known)
+		r->price = mw_policy_price(call->model, r->when.admitted_at);
+	r->bound = mw_price_bound(&r->price, r->prompt_tokens, r->answer_tokens);
+
 	a.body = body_to_send(call, &a.body_len);
 	call->reply = call->transport->exchange(&a);
+	call->cost += call->reply->cost;
+	call->unpriced |= !r->price.known && call->reply->counted;
 	mw_fault("parse");
 	if (call->reply->kind != MW_OUTCOME_OK)
 		return;

@@ -56,14 +56,11 @@ wait_ms(int64 ms)
 static bool
 reserve_again(MwCall *call)
 {
-	const char *unit = NULL;
-	int64		settled,
-				reserved,
-				left;
+	MwRefusal	why;
 
 	call->transport->release(call);
-	call->reserved.tokens = call->prompt_tokens + call->send_max_tokens;
-	return call->transport->reserve(call, &unit, &settled, &reserved, &left) < 0;
+	mw_reservation_ask(&call->reserved, call->prompt_tokens, call->send_max_tokens);
+	return call->transport->reserve(call, &why);
 }
 
 /* Does the breaker let nobody through at that time? */

@@ -8,7 +8,9 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/timestamp.h"
 
 #include "util/faults.h"
 
@@ -16,12 +18,24 @@
 
 static char *fault_setting;
 static int	passes;
+static char *clock_setting;
 
 void
 mw_fault_init(void)
 {
 	DefineCustomStringVariable("mw.fault", "Fault point of a test build: point:action[:passes to skip].",
 							   NULL, &fault_setting, "", PGC_SUSET, 0, NULL, NULL, NULL);
+	DefineCustomStringVariable("mw.fault_clock", "The moment that budgets of a test build take for now.",
+							   NULL, &clock_setting, "", PGC_SUSET, 0, NULL, NULL, NULL);
+}
+
+TimestampTz
+mw_fault_now(TimestampTz now)
+{
+	if (clock_setting == NULL || clock_setting[0] == '\0')
+		return now;
+	return DatumGetTimestampTz(DirectFunctionCall3(timestamptz_in, CStringGetDatum(clock_setting),
+												   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 }
 
 void

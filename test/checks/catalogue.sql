@@ -21,7 +21,7 @@ SELECT unnest(ARRAY[
 	'mw_invoke', 'mw_ask', 'mw_explain', 'mw_channel',
 	'mw_redact', 'mw_restore', 'mw_guard', 'mw_wrap_document', 'mw_cache_key', 'mw_seed_cache_key', 'mw_count_tokens', 'mw_check_order', 'mw_text',
 	'mw_fake', 'mw_fake_requests',
-	'may_act', 'queue_rows', 'breaker_rows', 'guard_stats_rows']) AS proname;
+	'may_act', 'queue_rows', 'breaker_rows', 'guard_stats_rows', 'window_start', 'window_end', 'budget_now']) AS proname;
 
 CREATE TEMP VIEW mw_violation AS
 
