@@ -92,7 +92,7 @@ mw_flight_reply(MwFlight *f)
 	f->reply.priced = f->bill.priced;
 	f->reply.cost = f->bill.cost;
 	f->reply.body_len = f->body ? f->body_len : -1;
-	p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM);
+	p = reply_memory(size);
 	if (!DsaPointerIsValid(p))
 	{
 		/* recorded all the same: a repeat of its request_id gets it */
