@@ -50,7 +50,6 @@ $c->rounds(sub {
 	$c->count('answers handed out' => scalar @done);
 	$c->count('calls interrupted' => scalar @lost);
 	my $before = $c->up->count->{requests};
-	my $replay = $c->client('r1');
 	my %role = map { ("t$_" => $c->client("r$_")) } 1 .. 3;
 	for my $call (@done)
 	{

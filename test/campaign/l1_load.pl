@@ -20,7 +20,7 @@ my @all = map { $c->client("r$_") } 1 .. $clients;
 # one tenant has nothing left
 $c->admin(q{SELECT mw_set_budget('t2', 'requests', 0, session => 'poor')});
 my $tools = '[{"type": "function", "function": {"name": "due", "parameters": {"type": "object", "properties": {"who": {"type": "string"}}}}}]';
-my ($calls, %expected) = (0);
+my $calls = 0;
 
 $c->rounds(sub {
 	my ($round) = @_;
@@ -28,7 +28,7 @@ $c->rounds(sub {
 		{ step => { echo => \1, delay_ms => 5 } } ]);
 	my $until = time + $seconds;
 	my $audited = time;
-	my $hot = 0;
+	my $before = $calls;
 	my @pending;
 	$c->drive(\@all,
 		sub {
@@ -92,8 +92,7 @@ $c->rounds(sub {
 		tick => sub { if (time - $audited > 5) { $audited = time; $c->audit; } });
 	# what was begun is ended
 	for my $i (0 .. $#all) { $all[$i]->query($_->[0]) for grep { $_->[0] eq 'ROLLBACK' } @{ $pending[$i] // [] }; $all[$i]->query('ROLLBACK') if $all[$i]->query('SELECT 1')->{status} ne 'I'; }
-	$c->count('calls' => $calls - ($c->{l1_before} // 0));
-	$c->{l1_before} = $calls;
+	$c->count('calls' => $calls - $before);
 	$c->grown('a backend', $all[0]->pid, $calls / $clients);
 	$c->grown('the gateway', $c->gateway, $calls);
 	$c->grown('the postmaster', (PostgreSQL::Test::Utils::slurp_file($node->data_dir . '/postmaster.pid') =~ /^(\d+)/)[0], $calls);
