@@ -387,7 +387,7 @@ check_models(Finding *f)
 static void
 check_breakers(Finding *f)
 {
-	static MwStmt stmt = {"SELECT b.server FROM mw.breaker_rows() AS b WHERE b.state OPERATOR(pg_catalog.=) ANY ('{open,half open}') ORDER BY 1", 0, {0}};
+	static MwStmt stmt = {"SELECT b.server FROM mw.breaker_rows() AS b WHERE b.state OPERATOR(pg_catalog.=) ANY ('{open,half-open}') ORDER BY 1", 0, {0}};
 	char	   *servers = listed(&stmt);
 
 	if (servers == NULL)

@@ -297,7 +297,7 @@ mw_breaker_look(const MwBreakerStore *store, Oid serverid, const MwBreakerRules 
 const char *
 mw_breaker_state_name(const MwBreaker *b)
 {
-	return b->state == MW_BREAKER_CLOSED ? "closed" : b->state == MW_BREAKER_OPEN ? "open" : "half open";
+	return b->state == MW_BREAKER_CLOSED ? "closed" : b->state == MW_BREAKER_OPEN ? "open" : "half-open";
 }
 
 /* Closed at once, with its full reserve of retries; what is in flight tells nothing any more */

@@ -35,7 +35,7 @@ typedef struct MwBreaker
 	int			failures;		/* in a row */
 	int64		cooldown_ms;	/* of the opening that lasts, or of the next one */
 	TimestampTz opened_at;		/* 0: closed */
-	MwInstant	retry_at;		/* open: when a probe may be sent; half open: when the probe's time is over */
+	MwInstant	retry_at;		/* open: when a probe may be sent; half-open: when the probe's time is over */
 	double		retries;		/* left */
 	MwInstant	refilled_at;
 	MwBreakerRules rules;

@@ -20,8 +20,8 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'mw_breaker_rows'
 LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION mw.breaker_rows() IS
-'the circuit breakers of the model servers that the caller has USAGE on: state (closed, open, half open, off), failures in a row, since when it is open,
-until when it lets nobody through (half open: nobody but the one that tries), and how many retries all callers together have left. That of a fake server is
+'the circuit breakers of the model servers that the caller has USAGE on: state (closed, open, half-open, off), failures in a row, since when it is open,
+until when it lets nobody through (half-open: nobody but the one that tries), and how many retries all callers together have left. That of a fake server is
 this session''s. Beneath the view mw.breaker. Raises MW001 for a server whose options cannot be used.';
 
 CREATE FUNCTION @extschema@.mw_reset_breaker(server text)

@@ -165,7 +165,7 @@ mw_failure_breaker(const MwCall *call, const MwPass *pass)
 	f->sqlstate = ERRCODE_MW_BREAKER_OPEN;
 	f->elsewhere = true;
 	f->message = psprintf("server \"%s\" is not called for now: its circuit breaker is %s",
-						  call->server->name, pass->probing ? "half open" : "open");
+						  call->server->name, pass->probing ? "half-open" : "open");
 	f->detail = psprintf("Nothing was sent. It opened at %s after %d failures in a row; %s %s.",
 						 pstrdup(timestamptz_to_str(pass->opened_at)), pass->failures,
 						 pass->probing ? "one call is trying it, at the longest until" : "the next attempt is let through at",

@@ -86,7 +86,7 @@ sub outage
 	$c->must($requests >= 6, "$requests requests: nobody tried");
 	$c->must(($ends->{MW403} // 0) > 10 * $requests, 'most calls are refused at once: ' . join ' ', %$ends);
 	$c->must(($ends->{answer} // 0) == 0, 'no call is answered');
-	$c->must(breaker() =~ /^(open|half open) /, 'the breaker is ' . breaker());
+	$c->must(breaker() =~ /^(open|half-open) /, 'the breaker is ' . breaker());
 	$c->count(outage_refused => $ends->{MW403} // 0);
 	$c->count(outage_requests => $requests);
 	$c->must($slowest < 10, "a refusal took $slowest s");

@@ -91,7 +91,7 @@ $_->send(call($i++ % 2 ? 'a' : 'b', model => 'quick:m')) for @all;
 ok($quick->wait(requests => 1), 'one of many callers is the probe');
 ok(eventually(sub { return $admin->value(q{SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND usename LIKE 'app%'}) eq '1' }), 'all others are refused while it waits');
 is($quick->count->{requests}, 1, '... and have sent nothing');
-is(state_of('quick'), 'half open 5', '... the view says why');
+is(state_of('quick'), 'half-open 5', '... the view says why');
 $quick->release;
 my %words;
 $words{ $_->result->{error}{C} // 'answered' }++ for @all;
