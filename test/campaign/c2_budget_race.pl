@@ -1,5 +1,5 @@
-# C2: many callers of one budget at one moment, in each unit and scope, with and without a limit of the session's own:
-# exactly as many are admitted as fit.
+# C2: many callers of one budget at one moment, in each unit, window and scope, with and without a limit of the session's
+# own: exactly as many are admitted as fit.
 use strict;
 use warnings;
 use FindBin;
@@ -18,31 +18,43 @@ my @all = map { $c->client('r1') } 1 .. $n;
 # prompts of one length: what each reserves
 my ($plan) = $c->admin("SELECT detail FROM mw_explain('t1', 's', " . quote($c->prompt('t1', $c->nonce)) . q{, model => 'llm:m', options => '{"cache": "off", "max_tokens": 100}') WHERE stage = 'budget'});
 my $prompt_tokens = decode_json($plan)->{prompt_tokens};
-my $each = $prompt_tokens + 100;
+# exact in millionths: a token of the prompt costs one, a token of the answer two
+$c->admin(q{SELECT mw_set_price('llm:m', 1, 2)});
+my %of = (requests => 1, tokens => $prompt_tokens + 100, cost => ($prompt_tokens + 200) / 1e6);
 
-sub used { my ($session, $column) = @_; return $c->admin("SELECT coalesce(max($column), 0) FROM mw.spent WHERE tenant = 't1' AND session = " . quote($session // '')); }
+sub limit
+{
+	my ($unit, $per, $amount, $session) = @_;
+	$amount = sprintf '%.6f', $amount if $unit eq 'cost' && $amount ne 'Infinity';
+	$c->admin("SELECT mw_set_budget('t1', '$unit', '$amount', per => '$per'" . ($session ? ", session => '$session'" : '') . ')');
+	return;
+}
+# what the tenant has used in a window
+sub used
+{
+	my ($unit, $per) = @_;
+	limit($unit, $per, 1e9);
+	return $c->admin("SELECT settled FROM mw.budget_status WHERE tenant = 't1' AND session IS NULL AND unit = '$unit' AND per = '$per'");
+}
+limit('tokens', 'forever', 'Infinity', '*');
 
 $c->rounds(sub {
 	my ($round) = @_;
-	my $unit = $c->pick('requests', 'tokens');
+	my $unit = $c->pick('requests', 'tokens', 'cost');
+	# not where a day, and perhaps a month, ends within the round
+	my $per = $c->pick('forever', 'forever', (gmtime)[2] < 23 ? ('day', 'month') : ());
 	my $scope = $c->pick('each session', 'the session', 'the tenant', 'both');
 	my $session = $c->pick(0, 1) && $scope eq 'the tenant' ? undef : "s$round";
-	my $of = $unit eq 'requests' ? 1 : $each;
+	my $of = $of{$unit};
 	my $room = $c->pick(0, 1, 10, 10, 10, 63, 64);
 	my $left_over = $unit eq 'tokens' ? int(rand($prompt_tokens)) : 0;    # too little for another
 	my $amount = $room * $of + $left_over;
-	my $column = $unit;
-	$c->admin('SELECT ' . join ', ', map { "mw_set_budget('t1', '$_', 'Infinity', session => '*'), mw_set_budget('t1', '$_', 'Infinity')" } 'requests', 'tokens');
-	my $tenant_amount = used(undef, $column) + $amount;
-	$c->admin("SELECT mw_set_budget('t1', '$unit', $amount, session => '*')") if $scope eq 'each session';
-	$c->admin("SELECT mw_set_budget('t1', '$unit', $amount, session => '$session')") if $scope eq 'the session';
-	$c->admin("SELECT mw_set_budget('t1', '$unit', $tenant_amount)") if $scope eq 'the tenant';
-	if ($scope eq 'both')
-	{
-		# now the one, now the other is the narrower
-		$c->admin("SELECT mw_set_budget('t1', '$unit', " . ($amount + $c->pick(0, $of)) . ", session => '$session')");
-		$c->admin("SELECT mw_set_budget('t1', '$unit', $tenant_amount)");
-	}
+	my $tenant_amount = used($unit, $per) + $amount;
+	limit($unit, $per, $scope eq 'the tenant' || $scope eq 'both' ? $tenant_amount : 'Infinity');
+	limit($unit, $per, $amount, '*') if $scope eq 'each session';
+	limit($unit, $per, $amount, $session) if $scope eq 'the session';
+	# now the one, now the other is the narrower
+	limit($unit, $per, $amount + $c->pick(0, $of), $session) if $scope eq 'both';
 	my $delay = $c->pick(0, 0, 20, 60);
 	$c->script({ m => [ { echo => \1, delay_ms => $delay, repeat => 200, usage => { prompt_tokens => $prompt_tokens, completion_tokens => 100 } } ] });
 	my @id = map { $c->pick(0, 1) ? $c->nonce : $c->unnamed } 1 .. $n;
@@ -56,7 +68,7 @@ $c->rounds(sub {
 		$passed++;
 		$c->must($word eq $c->prompt('t1', $id[$i]), "V4: $word");
 	}
-	my $what = "$unit, $scope, room for $room, answers after $delay ms";
+	my $what = "$unit per $per, $scope, room for $room, answers after $delay ms";
 	$c->must($passed == $room, "V1: $passed of $n were admitted: $what");
 	$c->count('calls admitted' => $passed);
 	$c->count('calls refused' => $n - $passed);
@@ -65,8 +77,9 @@ $c->rounds(sub {
 	# what shared memory holds is told by a refusal
 	my $one = $all[0]->query($c->ask('t1', $session, $c->nonce, options => { cache => 'off', max_tokens => 100 }));
 	$c->must(MwClient::code_of($one) eq 'MW301' && $one->{error}{D} =~ /reserved 0\b/, "one more: " . MwClient::word_of($one) . ' ' . ($one->{error} ? $one->{error}{D} : ''));
-	$c->admin('SELECT ' . join ', ', map { "mw_set_budget('t1', '$_', NULL" . ($session ? ", session => '$session')" : ')') } 'requests', 'tokens');
-	$c->admin('SELECT ' . join ', ', map { "mw_set_budget('t1', '$_', 'Infinity', session => '*'), mw_set_budget('t1', '$_', 'Infinity')" } 'requests', 'tokens');
+	limit($unit, $per, 'Infinity');
+	limit($unit, $per, 'Infinity', '*') if $scope eq 'each session';
+	limit($unit, $per, 'Infinity', $session) if $scope eq 'the session' || $scope eq 'both';
 	return;
 });
 $c->finish;
