@@ -369,7 +369,8 @@ at_mail(MwSearch *q, Done *done, int i)
 	if (s[i - 1] == '"')
 	{
 		from = i - 1;
-		while (from > stop && s[from - 1] != '"' && s[from - 1] != '\n')
+		/* to the quote that opens it: one behind a backslash is part of the name */
+		while (from > stop && s[from - 1] != '\n' && (s[from - 1] != '"' || (from - 1 > stop && s[from - 2] == '\\')))
 			from--;
 		from = Max(stop, from - 1);
 	}
