@@ -49,6 +49,15 @@
 #define MAX_CONNECTIONS		256
 
 #define EVENTS_A_ROUND		64
+
+/*
+ * CURLMOPT_RESOLVE_THREADS_MAX and CURLMOPT_QUICK_EXIT, as later headers call them:
+ * newer libcurl looks names up in 20 threads, so that 20 that hang would keep all
+ * others waiting, and waits for them when it is cleaned up.  Before that the
+ * options are unknown, and setting them does nothing.
+ */
+#define RESOLVE_THREADS_MAX	((CURLMoption) (CURLOPTTYPE_LONG + 20))
+#define MULTI_QUICK_EXIT	((CURLMoption) (CURLOPTTYPE_LONG + 21))
 #define PUSH_EVERY_MS		10
 #define AFTER_ERROR_MS		10
 
@@ -610,6 +619,8 @@ mw_http_init(char *why, size_t whylen)
 	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
 	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
 	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) Min(MAX_CONNECTIONS, max_sockets / 2));
+	(void) curl_multi_setopt(multi, RESOLVE_THREADS_MAX, (long) max_resolving);
+	(void) curl_multi_setopt(multi, MULTI_QUICK_EXIT, 1L);
 	curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_MULTIPLEX);
 	return true;
 }

@@ -148,7 +148,9 @@ read_server(const char *name, ServerSlot *slot)
 	/* the validator sees to both; a server made without it (an old dump, a catalogue edit) ends here */
 	if (slot->server.api == NULL || mw_provider_find(slot->server.api) == NULL)
 		incomplete(name, "api", "ADD api 'openai'");
-	if (strcmp(slot->server.api, "fake") != 0)
+	if (strcmp(slot->server.api, "fake") == 0)
+		slot->server.connect_ms = 0;
+	else
 	{
 		if (slot->server.base_url == NULL || mw_url_parse(slot->server.base_url, &url) != NULL)
 			incomplete(name, "base_url", "ADD base_url 'https://...'");

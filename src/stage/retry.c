@@ -90,7 +90,7 @@ not_again(MwCall *call, const MwReply *r, int64 *wait)
 		return " That is too long to wait for.";
 	*wait = backoff_ms(call, r);
 	then = mw_after_ms(*wait);
-	if (mw_ms_until(call->deadline) <= *wait)
+	if (mw_ms_until(call->deadline) <= *wait + server->connect_ms)
 		return " The deadline of the call comes before another attempt.";
 	if (open_at(call, then, &breaker))
 		return BREAKER_OPENED;	/* so nobody waits for it */

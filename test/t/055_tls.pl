@@ -83,8 +83,9 @@ sub call_is
 	my $text = $o{text} // "hello $serial";
 	my $r = $c->query(ask('acme', undef, $text, model => "$server:m", request_id => $id, options => { max_tokens => 64, timeout => $o{timeout} // 20 }));
 	my $got = MwClient::word_of($r);
-	is($got, $word eq 'echo' ? $text : $word, $name);
-	diag(join "\n", map { "$_: $r->{error}{$_}" } grep { defined $r->{error}{$_} } qw(M D H)) if $r->{error} && $got ne $word;
+	if (ref $word) { like($got, $word, $name); }
+	else { is($got, $word eq 'echo' ? $text : $word, $name); }
+	diag(join "\n", map { "$_: $r->{error}{$_}" } grep { defined $r->{error}{$_} } qw(M D H)) if $r->{error} && (ref $word ? $got !~ $word : $got ne $word);
 	(ref $ledger ? \&like : \&is)->(attempts($id), $ledger, "... $name: ledger") if defined $ledger;
 	like($r->{error}{D} // '', $o{detail}, "... $name: detail") if $o{detail};
 	unlike(join(' ', map { $_ // '' } @{ $r->{error} // {} }{qw(M D H W)}), qr/sk-tls-marker/, "... $name: no key in the error") if $r->{error};
@@ -191,7 +192,7 @@ sub breaks
 	}
 	$up{$server}->reset({ m => [ $step, $ok, $ok ] });
 	my $id = call_is("$server: $name", $server => $word, $ledger, %o);
-	is($up{$server}->count->{requests}, $o{sent} // 1, "... $name: HTTP requests");
+	(ref $o{sent} ? \&like : \&is)->($up{$server}->count->{requests}, $o{sent} // 1, "... $name: HTTP requests");
 	return $id;
 }
 for my $s (qw(good two))
@@ -203,8 +204,8 @@ for my $s (qw(good two))
 	breaks('a fatal alert in the body of a failure', $s, { status => 500, cut => -40, cut_end => 'alert' }, 'fine', 'failed:500:0 ok:200:billed', sent => 2);
 	breaks('reset in the body', $s, { %$ok, cut => -40, cut_end => 'reset' }, 'MW402', 'unknown:200:reserved');
 	breaks('the end of the connection without a goodbye, in the body', $s, { %$ok, cut => -40 }, 'MW402', 'unknown:200:reserved');
-	# libcurl takes it for the goodbye; then the JSON tells
-	breaks('... where that is the end of the body', $s, { %$ok, framing => 'close', cut => -1 }, 'MW405', 'failed:200:billed');
+	# libcurl 7.88 takes it for the goodbye; then the JSON tells
+	breaks('... where that is the end of the body', $s, { %$ok, framing => 'close', cut => -1 }, qr/^MW40[25]$/, qr/^(failed:200:billed|unknown:200:reserved)$/);
 	breaks('... with a goodbye', $s, { %$ok, framing => 'close' }, 'fine', 'ok:200:billed');
 	breaks('a body that stays away', $s, { %$ok, cut => -40, cut_end => 'stay' }, 'MW404', 'unknown:200:reserved', timeout => 0.7);
 	my $evil = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
@@ -226,8 +227,8 @@ for my $s (qw(good two))
 $up{h2}->reset({ m => [$ok] });
 call_is('HTTP/2', h2 => 'fine', 'ok:200:billed');
 is($up{h2}->journal->[0]{answered}, 'h2', '... is what was spoken');
-# libcurl 7.88 keeps to itself that this one was left out: it errs towards unknown
-breaks('GOAWAY that leaves the request out', 'h2', { h2 => 'goaway' }, 'MW402', 'unknown:-:reserved');
+# libcurl 7.88 keeps to itself that this one was left out: it errs towards unknown; later ones tell
+breaks('GOAWAY that leaves the request out', 'h2', { h2 => 'goaway' }, qr/^(MW402|fine)$/, qr/^(unknown:-:reserved|failed:-:0 ok:200:billed)$/, sent => qr/^[12]$/);
 breaks('a stream that is refused', 'h2', { h2 => 'refused' }, 'fine', 'failed:-:0 ok:200:billed', sent => 2);
 breaks('GOAWAY that includes it, and no answer', 'h2', { h2 => 'goaway_lost' }, 'MW402', 'unknown:-:reserved');
 breaks('GOAWAY that includes it, and its answer', 'h2', { %$ok, h2 => 'goaway_answer' }, 'fine', 'ok:200:billed');

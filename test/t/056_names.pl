@@ -160,7 +160,7 @@ try_name('... beside a good one, which is called', 'mixed', ledger => qr/^ok:200
 	my @all = map { MwClient->new($node, user => 'app') } 1 .. 200;
 	system('prlimit', "--pid=$postmaster", '--nofile=160:160') == 0 or die 'prlimit';
 	$up->reset({ m => [ { text => 'late', hold => \1, repeat => 400 } ] });
-	$_->send(ask('acme', undef, 'many ' . ++$serial, model => 'good:m', request_id => "many$serial", options => { timeout => 20 })) for @all;
+	$_->send(ask('acme', undef, 'many ' . ++$serial, model => 'good:m', request_id => "many$serial", options => { timeout => 90 })) for @all;
 	ok($up->wait(requests => 30, timeout => 60), 'with 160 descriptors some of 200 calls are sent');
 	eventually(sub { return $admin->value("SELECT count(*) FROM mw.attempt WHERE request_id LIKE 'many%' AND outcome = 'failed' AND http_status IS NULL") >= 100 }, 60);
 	$up->release;
