@@ -432,6 +432,42 @@ def cancelled(call, way):
     return end - (begin if way == "cancel" else t0 + 500)
 
 
+CLEAN = ("The committee met on Tuesday and talked about the new bridge, which had been closed since the flood in spring. Most of its members "
+         "wanted to repair it before winter; two asked for another estimate, because the first was a year old and prices had gone up. ")
+
+
+@target("B13", "guardrail scan")
+def b13(_):
+    place("same")
+    text = (CLEAN * 5)[:1024]
+    long = CLEAN * 400
+    asked = {"floor": f"floor_search({quoted(text)}, 2000)", "four": f"mw.bench_guard({quoted(text)}, 'four', 2000)",
+             "full": f"mw.bench_guard({quoted(text)}, 'scan', 2000)", "long": f"mw.bench_guard({quoted(long)}, 'scan', 20)",
+             "learned": f"mw.bench_guard({quoted(text)}, 'bench', 2000)"}
+    took = {c: [] for c in asked}
+    s = Psql("postgres")
+    s.ask("SELECT pg_backend_pid();")
+    for c in asked:
+        s.ask(f"SELECT {asked[c]};")
+    for _ in range(3 * ROUNDS):
+        for c in asked:
+            took[c].append(float(s.ask(f"SELECT {asked[c]};")))
+    s.end()
+    t = {c: statistics.median(v) for c, v in took.items()}
+
+    def row(id, what, floor, mw, value, bar, ambition, floor_text, mw_text):
+        return Row(id, what, floor_text, mw_text, value, bar[0], ambition[0], judged(mw, bar[1], ambition[1], True))
+    r = sorted(f / m for f, m in zip(took["floor"], took["four"]))
+    ratio = statistics.median(r)
+    yield row("B13", "guardrail: the reference design's four patterns, 1 KB of clean English", None, ratio, f"{ratio:.2f}x as fast [{r[0]:.2g}–{r[-1]:.2g}]",
+              ("≥ 0.9x", 0.9), ("≥ 2x", 2), f"four searches by PCRE2's JIT code: {len(text) / t['floor']:.0f} MB/s", f"{len(text) / t['four']:.0f} MB/s")
+    for id, case, size, what in (("B13 full", "full", len(text), "all patterns and checks, 1 KB of clean English"), ("B13 long", "long", len(long), f"the same, {len(long) // 1000} KB")):
+        speed = size / t[case]
+        yield row(id, what, None, speed, "", ("≥ 200 MB/s", 200), ("≥ 200 MB/s", 200), f"four searches: {len(text) / t['floor']:.0f} MB/s", f"{speed:.0f} MB/s")
+    learned = (t["learned"] - t["full"]) / len(text) * 1000
+    yield Row("B13 learned", "what the classifier adds to a text that was not seen before", "", f"{learned:.1f} us a KB", "", "≤ 20 us", "", judged(learned, 20, 20, False))
+
+
 @target("B22", "cancel and statement_timeout during a call to an 8 s upstream")
 def b22(_):
     place("free")

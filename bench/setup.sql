@@ -29,6 +29,16 @@ SELECT mw_set_budget('bench', 'tokens', 1000000000000, session => '*') \g /dev/n
 SELECT mw_set_budget('requests', 'requests', 1000000000000, session => '*') \g /dev/null
 SELECT mw_set_budget('requests', 'tokens', 'Infinity', session => '*') \g /dev/null
 
+-- Judged by the reference design's four injection patterns alone
+SELECT mw_create_tenant('four') \g /dev/null
+SELECT mw_alter_guard(guard, '{"mode": "off"}', 'four') FROM mw.guard WHERE builtin \g /dev/null
+SELECT mw_create_guard('four' || n, p, '{}', 'four') FROM unnest(ARRAY['ignore (all |the )?(previous|prior|above) (instructions|rules)',
+	'system prompt (is|was|now)', 'you are now (a |an )?', '</?(system|instruction|prompt)>']) WITH ORDINALITY AS x(p, n) \g /dev/null
+
+-- and by all but the classifier
+SELECT mw_create_tenant('scan') \g /dev/null
+SELECT mw_alter_guard('learned', '{"mode": "off"}', 'scan') \g /dev/null
+
 -- A hit shall find its row among a million, as the floor does
 INSERT INTO mw.cache (tenant, key, model, epoch, created_at, expires_at, body)
 SELECT CASE WHEN i % 100 = 0 THEN 'bench' ELSE 'other' || i % 100 END, decode(md5(i::text), 'hex'), 'bench:bench-model', 0,

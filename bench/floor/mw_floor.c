@@ -12,9 +12,12 @@
 #include "postgres.h"
 
 #include <curl/curl.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "utils/builtins.h"
 
 PG_MODULE_MAGIC;
@@ -118,4 +121,49 @@ mw_floor_http(PG_FUNCTION_ARGS)
 	result = cstring_to_text_with_len(body.data, body.len);
 	free(body.data);
 	PG_RETURN_TEXT_P(result);
+}
+
+/*
+ * mw_floor_search(input, n): the reference design's four injection patterns, each searched for by PCRE2's JIT
+ * code; microseconds that the four searches of one time take.
+ */
+PG_FUNCTION_INFO_V1(mw_floor_search);
+
+Datum
+mw_floor_search(PG_FUNCTION_ARGS)
+{
+	static const char *const patterns[] = {
+		"ignore (all |the )?(previous|prior|above) (instructions|rules)",
+		"system prompt (is|was|now)",
+		"you are now (a |an )?",
+		"</?(system|instruction|prompt)>"
+	};
+	static pcre2_code *code[lengthof(patterns)];
+	static pcre2_match_data *match;
+	text	   *in = PG_GETARG_TEXT_PP(0);
+	int			n = PG_GETARG_INT32(1);
+	int			found = 0;
+	instr_time	start;
+	instr_time	took;
+
+	for (int i = 0; i < lengthof(patterns) && code[i] == NULL; i++)
+	{
+		int			error;
+		PCRE2_SIZE	at;
+
+		code[i] = pcre2_compile((PCRE2_SPTR) patterns[i], PCRE2_ZERO_TERMINATED, PCRE2_CASELESS, &error, &at, NULL);
+		if (code[i] == NULL || pcre2_jit_compile(code[i], PCRE2_JIT_COMPLETE) != 0)
+			elog(ERROR, "a pattern of the floor cannot be compiled");
+		if (match == NULL)
+			match = pcre2_match_data_create_from_pattern(code[i], NULL);
+	}
+	INSTR_TIME_SET_CURRENT(start);
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < lengthof(patterns); i++)
+			found += pcre2_jit_match(code[i], (PCRE2_SPTR) VARDATA_ANY(in), VARSIZE_ANY_EXHDR(in), 0, 0, match, NULL) > 0;
+	INSTR_TIME_SET_CURRENT(took);
+	INSTR_TIME_SUBTRACT(took, start);
+	if (found > 0)
+		elog(WARNING, "the text that is searched has an injection");
+	PG_RETURN_FLOAT8(INSTR_TIME_GET_DOUBLE(took) * 1e6 / Max(1, n));
 }

@@ -54,6 +54,13 @@ LANGUAGE C IMMUTABLE CALLED ON NULL INPUT PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.mw_seed_cache_key(text, jsonb, text) IS
 'BLAKE2b-16 over prompt, 0x1f, tools as Python''s json.dumps(..., sort_keys=True) writes them (nothing for NULL or an empty list), 0x1f, tenant: 32 hex digits. NULL where prompt or tenant is NULL.';
 
+CREATE FUNCTION mw.bench_guard(input text, tenant text, n integer)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'mw_bench_guard'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION mw.bench_guard(text, text, integer) IS
+'for bench: judges input n times by the guards of the tenant and returns the microseconds of one time. Raises MW101 (not your tenant).';
+
 CREATE FUNCTION mw.builtin_recognizers(OUT pii_type text, OUT id integer, OUT pattern text, OUT validator text,
 	OUT context text, OUT priority integer, OUT strategy text, OUT prefilter text, OUT on_demand boolean)
 RETURNS SETOF record

@@ -138,7 +138,6 @@ make_plan(const MwPolicy *policy)
 
 	old = MemoryContextSwitchTo(policy->cxt);
 	plan = palloc0(sizeof(MwGuardPlan));
-	plan->sets[0] = builtin;
 	plan->guard[0] = palloc(sizeof(int) * Max(1, builtin->n));
 	plan->guard[1] = palloc(sizeof(int) * Max(1, policy->nguards));
 	plan->others = palloc(sizeof(int) * Max(1, policy->nguards));
@@ -170,7 +169,10 @@ make_plan(const MwPolicy *policy)
 			if (strcmp(builtin->guards[k]->guard, g->guard) == 0)
 				break;
 		if (k < builtin->n && strcmp(builtin->guards[k]->pattern, g->pattern) == 0)
+		{
 			plan->guard[0][k] = i;
+			plan->sets[0] = builtin;
+		}
 		else
 		{
 			plan->guard[1][nown] = i;

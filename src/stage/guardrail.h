@@ -70,7 +70,7 @@ typedef struct MwGuardSet
  */
 typedef struct MwGuardPlan
 {
-	MwGuardSet *sets[2];		/* built-in; the policy's own or NULL */
+	MwGuardSet *sets[2];		/* built-in, and the policy's own; NULL: none of it is used */
 	int		   *guard[2];		/* by place in the set: which of the policy's guards, -1 for none */
 	int		   *others;			/* checks and learned ones */
 	int			nothers;

@@ -71,9 +71,9 @@ mw_word_best_four(const char *word, int len)
 	return best;
 }
 
-#define MW_TABLE_BITS	14
+#define MW_TABLE_BITS	16
 /* chains begin at so many places; the table's bits have kept nearly all else away */
-#define MW_HEAD_BITS	12
+#define MW_HEAD_BITS	14
 /* a bit of a set stands for so many bytes, and its 64 bits for a segment */
 #define MW_CELL			16
 #define MW_SEGMENT		(64 * MW_CELL)
