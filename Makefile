@@ -109,8 +109,14 @@ build.flags: FORCE
 TEST_C = $(patsubst %.c,%,$(sort $(wildcard test/c/*_test.c)))
 EXTRA_CLEAN += $(TEST_C)
 test/c/http_test: $(patsubst %.c,%.o,$(sort $(wildcard src/gateway/http*.c) src/gateway/address.c))
+test/c/views_test: src/stage/normalise.o src/stage/decode.o src/stage/hints.o src/stage/ngrams.o
 test/c/%_test: test/c/%_test.c $(C_HEADERS) build.flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) $< $(filter %.o,$^) -o $@ -L$(pkglibdir) -L$(libdir) $(SHLIB_LINK) -lpgcommon -lpgport -lpthread -lm
+
+# What train/learn.py counts with
+train/ngrams: train/ngrams.c src/stage/ngrams.c src/stage/normalise.c $(C_HEADERS)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(filter %.c,$^) -o $@ -L$(libdir) -lpgcommon -lpgport -lm
+EXTRA_CLEAN += train/ngrams
 
 .PHONY: test-c
 test-c: $(TEST_C)

@@ -7,6 +7,8 @@ SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS mw;
 RESET client_min_messages;
 
+-- what is tested here are the patterns and checks
+SELECT mw_alter_guard(g, '{"mode": "off"}') FROM unnest('{learned,learned_hint}'::text[]) AS g;
 CREATE FUNCTION verdict(input text) RETURNS text LANGUAGE sql AS $$ SELECT mw_guard(input)->>'verdict' $$;
 
 -- ---------- what is refused ----------
@@ -97,3 +99,4 @@ SELECT mw_drop_tenant('guard-a');
 SELECT mw_guard(NULL);
 SELECT mw_guard('x', NULL, '{"mode": "off"}');
 DROP FUNCTION verdict;
+SELECT mw_drop_guard(g) FROM unnest('{learned,learned_hint}'::text[]) AS g;

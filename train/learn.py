@@ -32,6 +32,7 @@ NGRAMS = 1			# MW_NGRAM_VERSION
 WINDOW = 6			# chunks of 16 tokens
 ALPHA = 3e-5		# of the penalty
 ROUNDS = 2
+LEAST = 40			# n-grams that a window counts as having at least: a word alone says nothing
 OWN = 0.25			# weight of our own phrases: they are many and alike
 PER_SOURCE = 5000	# honest windows of one source at most
 AT = 1.5
@@ -71,7 +72,7 @@ def windows(chunks, of, n, stride):
             text.append(t)
     pick = sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(text), chunks.shape[0]))
     ngrams = pick @ np.diff(chunks.indptr).astype(np.float32)
-    return (sp.diags(1 / np.sqrt(np.maximum(ngrams, 1))) @ (pick @ chunks)).tocsr(), np.array(text)
+    return (sp.diags(1 / np.sqrt(np.maximum(ngrams, LEAST))) @ (pick @ chunks)).tocsr(), np.array(text)
 
 
 class Data:

@@ -26,6 +26,8 @@
 #define WEIGHTS_FILE	"mw_guard.weights"
 #define NWEIGHTS		(1 << MW_NGRAM_BITS)
 #define MAX_WINDOW		16		/* chunks */
+/* a window counts as having so many at least, in training too: a word alone says nothing */
+#define LEAST_NGRAMS	40
 
 /* The file: this, then the weights.  All of it little-endian, which mw asks for. */
 typedef struct Header
@@ -116,7 +118,7 @@ static void
 score_window(Scoring *sc)
 {
 	int			oldest = sc->chunks > (int) header.window ? sc->chunks % header.window : 0;
-	float		z = sc->ngrams > 0 ? (float) sc->total / sqrtf((float) sc->ngrams) : 0;
+	float		z = (float) sc->total / sqrtf((float) Max(sc->ngrams, LEAST_NGRAMS));
 
 	if (z > sc->best)
 	{
