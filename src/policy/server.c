@@ -192,15 +192,17 @@ find_server(const char *name)
 		servers_generation = generation;
 	}
 
-	slot = hash_search(servers, name, HASH_ENTER, NULL);
+	/* copied before it is entered: where memory runs out half-way there must be no entry */
 	old = MemoryContextSwitchTo(servers_cxt);
-	slot->server = fresh.server;
-	slot->server.name = pstrdup(fresh.server.name);
-	slot->server.api = pstrdup(fresh.server.api);
-	slot->server.base_url = fresh.server.base_url ? pstrdup(fresh.server.base_url) : NULL;
-	slot->server.max_tokens_field = fresh.server.max_tokens_field ? pstrdup(fresh.server.max_tokens_field) : NULL;
-	slot->host = fresh.host ? pstrdup(fresh.host) : NULL;
+	fresh.server.name = pstrdup(fresh.server.name);
+	fresh.server.api = pstrdup(fresh.server.api);
+	fresh.server.base_url = fresh.server.base_url ? pstrdup(fresh.server.base_url) : NULL;
+	fresh.server.max_tokens_field = fresh.server.max_tokens_field ? pstrdup(fresh.server.max_tokens_field) : NULL;
+	fresh.host = fresh.host ? pstrdup(fresh.host) : NULL;
 	MemoryContextSwitchTo(old);
+	slot = hash_search(servers, name, HASH_ENTER, NULL);
+	slot->server = fresh.server;
+	slot->host = fresh.host;
 	return slot;
 }
 
