@@ -39,6 +39,7 @@ test:
 campaigns:
 	@scripts/install-deps.sh
 	@MW_CAMPAIGN=full test/run campaigns
+	@test/campaign/builds
 
 bench:
 	@scripts/install-deps.sh

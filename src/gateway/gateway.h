@@ -130,6 +130,7 @@ extern List *mw_share_due(long *next);
 /* round.c: record and carry out; returns what has to be done next because of it */
 extern List *mw_round_do(MwGate *gate, List *work);
 extern bool mw_round_unrecorded(void);
+extern void mw_round_recovered(void);
 
 /* worker.c */
 extern MemoryContext mw_round_context(void);

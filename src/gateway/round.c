@@ -228,14 +228,17 @@ carry_out(MwFlight *f)
 
 static bool unrecorded;
 
-/* Whether outcomes are waiting for mw_record_recover; asking takes it up */
+/* Whether outcomes are waiting for mw_record_recover */
 bool
 mw_round_unrecorded(void)
 {
-	bool		was = unrecorded;
+	return unrecorded;
+}
 
+void
+mw_round_recovered(void)
+{
 	unrecorded = false;
-	return was;
 }
 
 /*

@@ -33,6 +33,7 @@
 #include "guc.h"
 
 #define SWEEP_EVERY_MS	60000
+#define RECOVER_EVERY_MS	1000
 #define UNLOCK_AFTER_MS	200		/* how long an idle gateway keeps DROP EXTENSION waiting */
 
 PGDLLEXPORT void mw_gateway_main(Datum arg);
@@ -191,6 +192,7 @@ mw_gateway_main(Datum arg)
 	char		why[256];
 	MwInstant	last_work;
 	MwInstant	last_sweep = {0};
+	MwInstant	recover_at = {0};
 	bool		more_to_sweep = true;
 	bool		result = false;
 
@@ -259,12 +261,21 @@ mw_gateway_main(Datum arg)
 		}
 
 		/* what an idle gateway does: make good, let go of its locks, leave */
-		if (dlist_is_empty(mw_flights()) && mw_round_unrecorded())
-			in_transaction(recover, &result);	/* what still cannot be written is recovered at the next start */
-
 		timeout = mw_http_timeout_ms();
 		if (ms >= 0)
 			timeout = timeout < 0 ? ms : Min(timeout, ms);
+		if (dlist_is_empty(mw_flights()) && mw_round_unrecorded())
+		{
+			/* until it can be written: a disk that was full has room again some day */
+			if (mw_passed(recover_at))
+			{
+				recover_at = mw_after_ms(RECOVER_EVERY_MS);
+				if (in_transaction(recover, &result))
+					mw_round_recovered();
+			}
+			if (mw_round_unrecorded())
+				timeout = timeout < 0 ? mw_ms_until(recover_at) : Min(timeout, mw_ms_until(recover_at));
+		}
 		if (dlist_is_empty(mw_flights()))
 		{
 			long		idle = mw_ms_since(last_work);

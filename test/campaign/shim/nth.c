@@ -76,16 +76,23 @@ fails(uint32_t kind, const char *what)
 	int			n;
 	bool		ours = false;
 	bool		mine = false;
+	bool		in_curl = false;
 
 	if (control == NULL || inside || !(atomic_load(&control->armed) & kind) || mw_from == 0)
 		return false;
 	inside = true;
 	n = backtrace(frames, MAX_FRAMES);
-	for (int i = 0; i < n && !ours; i++)
+	for (int i = 0; i < n && !in_curl; i++)
 	{
 		uintptr_t	at = (uintptr_t) frames[i];
 
-		ours = (at >= mw_from && at < mw_to) || (at >= curl_from && at < curl_to);
+		in_curl = at >= curl_from && at < curl_to;
+		ours |= in_curl || (at >= mw_from && at < mw_to);
+	}
+	if (kind == COUNT_CALLS && in_curl)
+	{
+		fprintf(stderr, "PANIC: the shim: %s, which can raise, is called below libcurl\n", what);
+		abort();
 	}
 	if (ours && atomic_fetch_add(&control->count, 1) + 1 == atomic_load(&control->target) &&
 		atomic_exchange(&control->fired, 1) == 0)
