@@ -54,9 +54,14 @@ mw_flights(void)
 static dsa_pointer
 reply_memory(Size size)
 {
+	static bool asking;
 	volatile dsa_pointer p = InvalidDsaPointer;
 	MemoryContext old = CurrentMemoryContext;
 
+	/* while a process exits no error can be caught: one that got this far has no second try */
+	if (asking)
+		return p;
+	asking = true;
 	PG_TRY();
 	{
 		p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM);
@@ -68,6 +73,7 @@ reply_memory(Size size)
 		LWLockReleaseAll();		/* those of the area; we hold none */
 	}
 	PG_END_TRY();
+	asking = false;
 	return p;
 }
 
@@ -365,6 +371,8 @@ mw_flights_lost(void)
 			strlcpy(f->reply.error, "the gateway ended while the call was in flight", sizeof(f->reply.error));
 			f->body = NULL;
 			mw_flight_settle(f);
+			f->recorded = true;	/* once, should the next line not come back */
+			f->send = false;
 			mw_flight_reply(f);
 		}
 		else

@@ -108,6 +108,7 @@ extern void mw_record_committed(void);	/* after its commit */
 extern void mw_record_recover(void);	/* attempts that a crash left running become unknown */
 extern bool mw_record_swept_sums(void);
 extern bool mw_record_sweep(void);	/* delete some of what was purged, expired or dropped; true: there may be more */
+extern void mw_record_locks_lost(void);
 extern void mw_record_lock_tables(bool lock);	/* session-level, while calls are in flight */
 
 /* flight.c */

@@ -614,6 +614,8 @@ mw_record_swept_sums(void)
 
 /* ---------- locks ---------- */
 
+static bool locked;
+
 /*
  * While calls are in flight DROP EXTENSION has to wait for them: their outcome
  * has to be written.  Session-level locks, since no transaction is open then.
@@ -623,7 +625,6 @@ mw_record_lock_tables(bool lock)
 {
 	static const char *const tables[] = {"attempt", "spent", "answer", "cache"};
 	static LockRelId held[lengthof(tables)];
-	static bool locked;
 
 	if (lock == locked)
 		return;
@@ -649,4 +650,11 @@ mw_record_lock_tables(bool lock)
 			UnlockRelationIdForSession(&held[i], RowExclusiveLock);
 	}
 	locked = lock;
+}
+
+/* A transaction was aborted: the end of one takes the locks of its session too */
+void
+mw_record_locks_lost(void)
+{
+	locked = false;
 }

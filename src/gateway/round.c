@@ -93,6 +93,7 @@ try_round(List *work, int *sqlstate, char *why, size_t whylen, char *hint, size_
 		FlushErrorState();
 		HOLD_INTERRUPTS();
 		AbortCurrentTransaction();
+		mw_record_locks_lost();
 		RESUME_INTERRUPTS();
 		mw_record_reset();
 		*sqlstate = e->sqlerrcode;

@@ -60,6 +60,7 @@ answer_all(int code, Datum arg)
 static void
 gone(int code, Datum arg)
 {
+	mw_flights_lost();			/* whom answer_all() did not come to, since an error ended it */
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	gate->pid = 0;
 	gate->latch = NULL;
@@ -161,6 +162,7 @@ in_transaction(bool (*what) (void), bool *result)
 		FlushErrorState();
 		HOLD_INTERRUPTS();
 		AbortCurrentTransaction();
+		mw_record_locks_lost();
 		RESUME_INTERRUPTS();
 		mw_record_reset();
 	}
