@@ -134,8 +134,11 @@ mw_gate_read(const char *spec, MwGate *gate)
 						gate->digits |= 1 << d;
 					p += 2;
 				}
-				else
+				else if (*p != ',')
+				{
+					Assert(*p >= '0' && *p <= '9');
 					gate->digits |= 1 << (*p - '0');
+				}
 			}
 		}
 		else if (is(p, "sep="))
