@@ -16,8 +16,9 @@
  * be at work further up the stack (a policy may call anything), so it is not
  * freed but given to the transaction, with whose memory it goes.
  *
- * A policy with a sub-select would need a planner; it is refused with the advice
- * to put it into a function.
+ * Where that cannot be, a statement asks for the row as for any other: a policy
+ * with a sub-select needs a planner, and where tables are spread over machines
+ * (Citus) what this machine's heap holds is not what the table holds.
  *
  * The snapshot is the latest at every isolation level, for the reasons in spi.c.
  * All state here belongs to the process.
@@ -29,6 +30,7 @@
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "commands/extension.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -36,6 +38,7 @@
 #include "parser/parse_relation.h"
 #include "rewrite/rowsecurity.h"
 #include "utils/acl.h"
+#include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -63,6 +66,7 @@ typedef struct View
 	uint64		generation;
 	MemoryContext cxt;
 	ExprState  *policies;		/* NULL: every row */
+	bool		by_statement;	/* a planner has to be asked */
 } View;
 
 static HTAB *views;
@@ -131,14 +135,13 @@ find_table(MwRowTable *table)
 
 /* The policies of an open table for the current role, as one condition of its rows; NIL for none */
 static List *
-read_policies(Relation rel)
+read_policies(Relation rel, bool *subselects)
 {
 	Query	   *query = makeNode(Query);
 	RangeTblEntry *rte = makeNode(RangeTblEntry);
 	List	   *conditions;
 	List	   *checks;
 	bool		any;
-	bool		subselects;
 	int			level;
 
 	query->commandType = CMD_SELECT;
@@ -150,14 +153,9 @@ read_policies(Relation rel)
 	MW_RTE_NEEDS(query, rte, ACL_SELECT);
 
 	level = mw_row_security_on(0);
-	get_row_security_policies(query, rte, 1, &conditions, &checks, &any, &subselects);
+	get_row_security_policies(query, rte, 1, &conditions, &checks, &any, subselects);
 	if (level != 0)
 		AtEOXact_GUC(true, level);
-	if (subselects)
-		ereport(ERROR,
-				errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				errmsg("a row policy of table \"%s\" has a sub-select", RelationGetRelationName(rel)),
-				errhint("Put it into a function, and call that in the policy."));
 	return conditions;
 }
 
@@ -183,6 +181,7 @@ find_view(MwRowTable *table, Relation rel)
 	List	   *conditions;
 	AclResult	right;
 	uint64		now;
+	bool		by_statement;
 	bool		found;
 
 	if (view && view->generation == generation && view->key.table == table && view->key.role == GetUserId())
@@ -202,8 +201,9 @@ find_view(MwRowTable *table, Relation rel)
 		aclcheck_error(right, OBJECT_TABLE, table->name);
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "mw row policies", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(cxt);
-	conditions = read_policies(rel);
-	if (conditions != NIL)
+	conditions = read_policies(rel, &by_statement);
+	by_statement |= OidIsValid(get_extension_oid("citus", true));
+	if (conditions != NIL && !by_statement)
 		policies = ExecInitQual((List *) expression_planner((Expr *) conditions), NULL);
 	MemoryContextSwitchTo(old);
 
@@ -225,8 +225,51 @@ find_view(MwRowTable *table, Relation rel)
 	MemoryContextSetParent(cxt, CacheMemoryContext);
 	view->cxt = cxt;
 	view->policies = policies;
+	view->by_statement = by_statement;
 	view->generation = now;
 	return newest = view;
+}
+
+/* ---------- by a statement ---------- */
+
+/* The table's columns by their numbers, and its key */
+static void
+make_statement(MwRowTable *table, Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Relation	index = index_open(MW_PRIMARY_KEY_INDEX(rel), AccessShareLock);
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	for (int i = 0; i < desc->natts; i++)
+		appendStringInfo(&sql, "%s%s", i ? ", " : "SELECT ",
+						 TupleDescAttr(desc, i)->attisdropped ? "NULL" : quote_identifier(NameStr(TupleDescAttr(desc, i)->attname)));
+	appendStringInfo(&sql, " FROM mw.%s", table->name);
+	for (int i = 0; i < table->nkeys; i++)
+	{
+		Form_pg_attribute a = TupleDescAttr(desc, index->rd_index->indkey.values[i] - 1);
+
+		appendStringInfo(&sql, "%s%s OPERATOR(pg_catalog.=) $%d", i ? " AND " : " WHERE ", quote_identifier(NameStr(a->attname)), i + 1);
+		table->stmt.types[i] = a->atttypid;
+	}
+	index_close(index, AccessShareLock);
+	table->stmt.nargs = table->nkeys;
+	table->stmt.sql = MemoryContextStrdup(TopMemoryContext, sql.data);
+}
+
+static bool
+ask(MwRow *row, MwRowTable *table, const Datum *key)
+{
+	MemoryContext mine = CurrentMemoryContext;
+	bool		found;
+
+	if (table->stmt.sql == NULL)
+		make_statement(table, row->rel);
+	SPI_connect();
+	found = mw_spi_read(&table->stmt, MW_AS_CALLER, unconstify(Datum *, key), NULL, 1) > 0;
+	row->answer = SPI_tuptable;
+	MemoryContextSwitchTo(mine);	/* what is made of the row is its reader's */
+	return found;
 }
 
 /* ---------- the row ---------- */
@@ -235,6 +278,7 @@ bool
 mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 {
 	ScanKeyData keys[MW_ROW_KEYS];
+	View	   *view;
 	ExprState  *policies;
 	ExprContext *econtext;
 	bool		found;
@@ -243,7 +287,11 @@ mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 		init();
 
 	row->rel = table_open(find_table(table), AccessShareLock);
-	policies = find_view(table, row->rel)->policies;
+	view = find_view(table, row->rel);
+	row->answer = NULL;
+	if (view->by_statement)
+		return ask(row, table, key);
+	policies = view->policies;
 
 	row->index = index_open(MW_PRIMARY_KEY_INDEX(row->rel), AccessShareLock);
 	for (int i = 0; i < table->nkeys; i++)
@@ -270,16 +318,23 @@ mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 Datum
 mw_row_get(MwRow *row, AttrNumber column, bool *isnull)
 {
+	if (row->answer)
+		return SPI_getbinval(row->answer->vals[0], row->answer->tupdesc, column, isnull);
 	return slot_getattr(row->slot, column, isnull);
 }
 
 void
 mw_row_close(MwRow *row)
 {
-	ExecDropSingleTupleTableSlot(row->slot);
-	index_endscan(row->scan);
-	PopActiveSnapshot();
 	/* the locks stay to the end of the transaction, as a statement's do */
-	index_close(row->index, NoLock);
+	if (row->answer)
+		SPI_finish();
+	else
+	{
+		ExecDropSingleTupleTableSlot(row->slot);
+		index_endscan(row->scan);
+		PopActiveSnapshot();
+		index_close(row->index, NoLock);
+	}
 	table_close(row->rel, NoLock);
 }

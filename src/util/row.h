@@ -10,6 +10,8 @@
 #include "executor/tuptable.h"
 #include "utils/rel.h"
 
+#include "util/spi.h"
+
 #define MW_ROW_KEYS 4
 
 /* A table of schema mw: static storage, one for each that is read this way */
@@ -22,6 +24,7 @@ typedef struct MwRowTable
 	/* row.c's */
 	Oid			relid;
 	uint64		generation;		/* that relid was found in */
+	MwStmt		stmt;			/* asks for the row where it cannot be fetched; sql NULL: not yet made */
 } MwRowTable;
 
 /* A row that is being looked at */
@@ -31,6 +34,7 @@ typedef struct MwRow
 	Relation	index;
 	IndexScanDesc scan;
 	TupleTableSlot *slot;
+	SPITupleTable *answer;		/* where a statement asked for it: no index, scan and slot then */
 } MwRow;
 
 /*
