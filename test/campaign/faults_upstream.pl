@@ -50,7 +50,7 @@ kind('429, Retry-After ' . (ref $_ ? 'a date' : "\"$_\""), [ { status => 429, re
 kind("429, Retry-After $_", [ { status => 429, retry_after => $_ } ], qr/^MW402$/, qr/^failed:429:0$/) for 3600, '99999999999999999999';
 kind('a page of HTML with 502', [ { status => 502, body => '<html><h1>Bad gateway</h1>' . 'x' x 30_000, content_type => 'text/html' } ], qr/^answer$/, qr/^failed:502:0 ok:200:\d+$/);
 kind('an error inside a 200: ' . $_->[0], [ { error_in_200 => { message => 'no', code => $_->[1] } } ], $_->[2], $_->[3])
-  for [ 429, 429, qr/^answer$/, qr/^failed:429:0 ok:200:\d+$/ ], [ 401, 401, qr/^MW401$/, qr/^failed:401:0$/ ], [ 'a quota', 'insufficient_quota', qr/^answer$/, qr/^failed:429:0 ok:200:\d+$/ ];
+  for [ 429, 429, qr/^answer$/, qr/^failed:429:0 ok:200:\d+$/ ], [ 401, 401, qr/^MW401$/, qr/^failed:401:0$/ ], [ 'an account without credit', 'insufficient_quota', qr/^MW402$/, qr/^failed:429:0$/ ];
 for my $to ($elsewhere->base_url . '/chat/completions', 'http://other.invalid/', 'https://127.0.0.1:1/', 'file:///etc/passwd')
 {
 	my $s = (301, 302, 307, 308)[ @kinds % 4 ];
