@@ -19,7 +19,7 @@ char	   *mw_guc_default_model;
 int			mw_guc_default_timeout_ms = 60000;
 int			mw_guc_gateway_idle_s = 60;
 int			mw_guc_max_calls = 1024;
-int			mw_guc_max_counters = 65536;
+int			mw_guc_max_counters = 32768;
 int			mw_guc_max_prompt_kb = 16384;
 int			mw_guc_max_timeout_ms = 3600000;
 int			mw_guc_synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
@@ -70,8 +70,8 @@ mw_guc_init(void)
 
 		DefineCustomIntVariable("mw.max_counters",
 								"Budgets (tenants and sessions) that shared memory keeps ready.",
-								"Each costs about 100 bytes; those with nothing reserved make room for others.",
-								&mw_guc_max_counters, 65536, 256, 16777216,
+								"Each costs about 450 bytes; those with nothing reserved make room for others.",
+								&mw_guc_max_counters, 32768, 256, 4194304,
 								PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	}
 

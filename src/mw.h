@@ -260,6 +260,7 @@ typedef struct MwReservation
 	bool		held;			/* something is reserved now */
 	bool		counted;		/* an attempt of this call was sent: it has cost its request */
 	bool		hits_only;		/* requests are used up but for hits that were booked in advance */
+	const char *channel;		/* where to tell that a soft limit is crossed; NULL: none has one */
 	struct MwRefusal *short_of; /* where hits_only, or where a hit was refused: which limit */
 	void	   *holder;			/* the transport's: who gives it back at an abort */
 } MwReservation;

@@ -129,9 +129,9 @@ put_string(MwWire *w, int *at, const char *s)
 
 #define string_size(s)	((s) ? strlen(s) + 1 : 0)
 
-/* Lay a request out in the DSA.  "a" may be NULL for work that is no call. */
+/* Lay a request out in the DSA.  "a" may be NULL for work that is no call, "r" where nobody is told of soft limits. */
 static dsa_pointer
-pack(const MwWire *head, const char *tenant, const char *session, const MwAttempt *a)
+pack(const MwWire *head, const char *tenant, const char *session, const MwAttempt *a, const MwReservation *r)
 {
 	Size		size = offsetof(MwWire, data) + string_size(tenant) + string_size(session);
 	dsa_pointer p;
@@ -139,7 +139,9 @@ pack(const MwWire *head, const char *tenant, const char *session, const MwAttemp
 	int			at = 0;
 
 	if (a)
-		size += string_size(a->request_id) + string_size(a->purpose) + string_size(a->model) + string_size(a->channel) + a->body_len + 1;
+		size += string_size(a->request_id) + string_size(a->purpose) + string_size(a->model) + a->body_len + 1;
+	if (r != NULL && r->channel != NULL)
+		size += string_size(r->channel) + sizeof(MwAmounts) * MW_MAX_SCOPES * MW_NWINDOWS;
 	p = dsa_allocate_extended(mw_dsa(), size, DSA_ALLOC_NO_OOM | (size > 1024 * 1024 * 1024 ? DSA_ALLOC_HUGE : 0));
 	if (!DsaPointerIsValid(p))
 		ereport(ERROR,
@@ -154,7 +156,14 @@ pack(const MwWire *head, const char *tenant, const char *session, const MwAttemp
 	w->request_id = put_string(w, &at, a ? a->request_id : NULL);
 	w->purpose = put_string(w, &at, a ? a->purpose : NULL);
 	w->model = put_string(w, &at, a ? a->model : NULL);
-	w->channel = put_string(w, &at, a ? a->channel : NULL);
+	w->channel = put_string(w, &at, r ? r->channel : NULL);
+	w->soft = -1;
+	if (w->channel >= 0)
+	{
+		w->soft = at;
+		for (int i = 0; i < r->hold.n; i++, at += sizeof(r->scopes[i].limits->soft))
+			memcpy(w->data + at, r->scopes[i].limits->soft, sizeof(r->scopes[i].limits->soft));
+	}
 	w->body = -1;
 	w->body_len = 0;
 	if (a)
@@ -310,7 +319,7 @@ static MwWireReply *
 ask(MwWire *head, const char *tenant, const char *session, MwInstant deadline)
 {
 	MwGate	   *gate = mw_gateway_ensure();
-	dsa_pointer p = pack(head, tenant, session, NULL);
+	dsa_pointer p = pack(head, tenant, session, NULL, NULL);
 	int			i = enqueue(gate, p, head, false);
 
 	return wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), deadline);
@@ -410,6 +419,12 @@ gateway_release(MwCall *call)
 	give_back(h);
 }
 
+static void
+gateway_used(MwCall *call, int scope, MwAmounts *used)
+{
+	mw_counters_used(&call->reserved.hold.key[scope], &call->reserved.when, used);
+}
+
 static bool
 gateway_book_hit(MwCall *call)
 {
@@ -456,7 +471,7 @@ gateway_book_hit(MwCall *call)
 			.body = "",
 		};
 		MwGate	   *gate = mw_gateway_ensure();
-		dsa_pointer p = pack(&w, call->tenant, call->session, &a);
+		dsa_pointer p = pack(&w, call->tenant, call->session, &a, r);
 		int			i = enqueue(gate, p, &w, true);
 
 		r->hold.amount.requests = 0;
@@ -550,7 +565,7 @@ gateway_exchange(const MwAttempt *a)
 	describe_scopes(&w, r);
 	mw_fault("http_send");
 	gate = mw_gateway_ensure();
-	i = enqueue(gate, pack(&w, a->tenant, a->session, a), &w, true);
+	i = enqueue(gate, pack(&w, a->tenant, a->session, a, r), &w, true);
 
 	/* the slot owns the reservation now; nothing can come between these lines */
 	if (h)
@@ -612,7 +627,7 @@ mw_gateway_record(const char *tenant, const pg_uuid_t *run_id)
 
 	w.when.admitted_at = mw_calendar_now();
 	gate = mw_gateway_ensure();
-	i = enqueue(gate, pack(&w, tenant, NULL, &a), &w, false);
+	i = enqueue(gate, pack(&w, tenant, NULL, &a, NULL), &w, false);
 	(void) wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), mw_after_ms(60000));
 }
 
@@ -621,6 +636,7 @@ const MwTransport mw_transport_gateway = {
 	.breakers = &mw_breakers_shared,
 	.reserve = gateway_reserve,
 	.release = gateway_release,
+	.used = gateway_used,
 	.book_hit = gateway_book_hit,
 	.recorded = gateway_recorded,
 	.cached = gateway_cached,

@@ -352,6 +352,22 @@ mw_counters_settle(const MwHold *hold, const MwAmounts *unreserve,
 	unlock_parts(set);
 }
 
+void
+mw_counters_used(const MwKey *key, const MwWhen *when, MwAmounts *used)
+{
+	MwCounter  *e;
+
+	memset(used, 0, sizeof(MwAmounts) * MW_NWINDOWS);
+	LWLockAcquire(lock_of(part_of(key)), LW_SHARED);
+	if ((e = find(key)) != NULL)
+	{
+		for (int w = 0; w < MW_NWINDOWS; w++)
+			if (mw_window_meet(w, e->window[w].start, when->start[w], when->admitted_at, when->admitted_at) != MW_MEET_NEW)
+				used[w] = e->window[w].settled;
+	}
+	LWLockRelease(lock_of(part_of(key)));
+}
+
 /* ---------- hits in advance ---------- */
 
 bool

@@ -55,6 +55,8 @@ extern MwAdmission mw_counters_reserve(MwReservation *r, MwRefusal *why);
  */
 extern void mw_counters_settle(const MwHold *hold, const MwAmounts *unreserve,
 							   const MwAmounts *spent, const MwWhen *when, TimestampTz now);
+/* What is settled of a scope in the windows of "when"; zero where it is not in memory */
+extern void mw_counters_used(const MwKey *key, const MwWhen *when, MwAmounts *used);
 /* One hit out of those booked in advance in every scope; false when one has none */
 extern bool mw_counters_take_hit(const MwKey *keys, int n);
 /*

@@ -24,6 +24,7 @@
 
 #include "access/xact.h"
 #include "catalog/pg_type.h"
+#include "commands/async.h"
 #include "miscadmin.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
@@ -92,16 +93,33 @@ write_spent(const char *tenant, const char *session, const MwSpent *spent)
 
 /* Book it in the sums of the tenant and of its session, limited or not: a limit may come later.  The tenant is locked. */
 static void
-spend(const char *tenant, const char *session, const MwReservation *r, const MwAmounts *used, const MwAmounts *excess)
+spend(const char *tenant, const char *session, const pg_uuid_t *run_id,
+	  const MwReservation *r, const MwAmounts *used, const MwAmounts *excess)
 {
 	for (int i = 0; i < (session != NULL ? 2 : 1); i++)
 	{
 		MwSpent		spent;
+		MwSpent		before;
 
 		read_spent(tenant, i == 0 ? NULL : session, &spent);
+		before = spent;
 		mw_spent_add(&spent, used, excess, &r->when, mw_calendar_now());
 		write_spent(tenant, i == 0 ? NULL : session, &spent);
+		if (r->channel != NULL && mw_spent_crosses(&before, &spent, r->scopes[i].limits->soft))
+			Async_Notify(r->channel, mw_crossing_payload(run_id));
 	}
+}
+
+static void
+fake_used(MwCall *call, int scope, MwAmounts *used)
+{
+	MwSpent		spent;
+
+	SPI_connect();
+	read_spent(call->tenant, call->reserved.scopes[scope].session, &spent);
+	SPI_finish();
+	for (int w = 0; w < MW_NWINDOWS; w++)
+		used[w] = mw_spent_in(&spent, w, &call->reserved.when);
 }
 
 /* Where the clock went back a sum goes with it, or its budget would be stuck until then */
@@ -351,7 +369,7 @@ fake_book_hit(MwCall *call)
 		/* what only the tenant counts belongs to no session, as in the gateway */
 		if (r->scopes[r->hold.n - 1].limits->requests == 0)
 			a.session = NULL;
-		spend(call->tenant, a.session, r, &bill.billed, &no_excess);
+		spend(call->tenant, a.session, &call->run_id, r, &bill.billed, &no_excess);
 		write_attempt(&a, GetCurrentTimestamp(), &reply, &bill);
 		r->hold.amount.requests = 0;
 	}
@@ -499,7 +517,7 @@ fake_exchange(const MwAttempt *a)
 	SPI_connect();
 	write_attempt(a, started_at, reply, &bill);
 	if (!mw_amounts_zero(&bill.billed))
-		spend(a->tenant, a->session, a->reserved, &bill.billed, &bill.excess);
+		spend(a->tenant, a->session, &a->run_id, a->reserved, &bill.billed, &bill.excess);
 	if (bill.keep && a->request_named)
 		write_answer(a, reply, bill.kind == MW_OUTCOME_OK);
 	if (bill.kind == MW_OUTCOME_OK && bill.outcome.cacheable && a->cacheable)
@@ -526,6 +544,7 @@ const MwTransport mw_transport_fake = {
 	.breakers = &mw_breakers_scripted,
 	.reserve = fake_reserve,
 	.release = fake_release,
+	.used = fake_used,
 	.book_hit = fake_book_hit,
 	.recorded = fake_recorded,
 	.cached = fake_cached,

@@ -105,6 +105,9 @@ extern const MwKey *mw_booking_key(const MwWire *w);	/* the scope of a block of 
 extern void mw_record_bare(MwFlight *f);
 extern void mw_record_reset(void);	/* before each round */
 extern void mw_record_committed(void);	/* after its commit */
+extern bool mw_record_something_to_tell(void);	/* soft limits were crossed */
+extern bool mw_record_tell(void);	/* NOTIFY, in a transaction of its own ... */
+extern void mw_record_told(void);	/* ... and after its commit */
 extern void mw_record_recover(void);	/* attempts that a crash left running become unknown */
 extern bool mw_record_swept_sums(void);
 extern bool mw_record_sweep(void);	/* delete some of what was purged, expired or dropped; true: there may be more */

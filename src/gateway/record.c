@@ -15,6 +15,7 @@
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type_d.h"
+#include "commands/async.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -102,6 +103,16 @@ typedef struct Sum
 static HTAB *remembered;
 static List *touched;			/* of Sum, in this round */
 
+/* Soft limits that were crossed: in this round, and those that have committed and wait to be told */
+typedef struct Crossing
+{
+	char	   *channel;
+	char	   *payload;
+} Crossing;
+
+static List *crossed;
+static List *to_tell;
+
 static void
 forget_sums(void)
 {
@@ -117,6 +128,7 @@ mw_record_reset(void)
 	if (touched != NIL)
 		forget_sums();
 	touched = NIL;				/* lay in the last round's context */
+	crossed = NIL;
 }
 
 static void
@@ -180,8 +192,21 @@ touch(Sum *sum, const char *tenant, const char *session)
 	sum->session = session;
 }
 
+/* Told after the commit, once a call: in the round's context until then */
 static void
-spend(const char *tenant, const char *session, const MwAmounts *used, const MwAmounts *excess,
+note_crossing(const MwWire *w)
+{
+	MemoryContext old = MemoryContextSwitchTo(mw_round_context());
+	Crossing   *c = palloc(sizeof(Crossing));
+
+	c->channel = pstrdup(mw_wire_string(w, channel));
+	c->payload = mw_crossing_payload(&w->run_id);
+	crossed = lappend(crossed, c);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+spend(const MwWire *w, const char *tenant, const char *session, const MwAmounts *used, const MwAmounts *excess,
 	  const MwWhen *when, TimestampTz now)
 {
 	if (mw_amounts_zero(used))
@@ -190,9 +215,17 @@ spend(const char *tenant, const char *session, const MwAmounts *used, const MwAm
 	{
 		const char *scope = i == 0 ? "" : session;
 		Sum		   *sum = sum_of(tenant, scope);
+		MwSpent		before;
+		MwAmounts	soft[MW_NWINDOWS];
 
 		touch(sum, tenant, scope);
+		before = sum->spent;
 		mw_spent_add(&sum->spent, used, excess, when, now);
+		if (w == NULL || w->soft < 0)
+			continue;
+		memcpy(soft, w->data + w->soft + i * sizeof(soft), sizeof(soft));
+		if (mw_spent_crosses(&before, &sum->spent, soft))
+			note_crossing(w);
 	}
 }
 
@@ -222,6 +255,38 @@ mw_record_sums(void)
 	}
 }
 
+/* Without memory for it a notification is lost, and nothing else: it tells of what mw.budget_status shows */
+static void
+keep_crossings(void)
+{
+	MemoryContext old = CurrentMemoryContext;
+
+	if (crossed == NIL)
+		return;
+	PG_TRY();
+	{
+		ListCell   *lc;
+
+		MemoryContextSwitchTo(TopMemoryContext);
+		foreach(lc, crossed)
+		{
+			Crossing   *c = lfirst(lc);
+			Crossing   *kept = palloc(sizeof(Crossing));
+
+			kept->channel = pstrdup(c->channel);
+			kept->payload = pstrdup(c->payload);
+			to_tell = lappend(to_tell, kept);
+		}
+	}
+	PG_CATCH();
+	{
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(old);
+	crossed = NIL;
+}
+
 /* The round has committed: what was added is what the rows say */
 void
 mw_record_committed(void)
@@ -238,6 +303,49 @@ mw_record_committed(void)
 	touched = NIL;
 	if (remembered != NULL && hash_get_num_entries(remembered) >= MAX_REMEMBERED)
 		forget_sums();
+	keep_crossings();
+}
+
+bool
+mw_record_something_to_tell(void)
+{
+	return to_tell != NIL;
+}
+
+/*
+ * NOTIFY takes a lock that all databases of the server share, and a notifier
+ * that hangs at its commit holds it.  No record of money may wait for that, so
+ * this is a transaction of its own; true, as what was told is forgotten.
+ */
+bool
+mw_record_tell(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, to_tell)
+	{
+		Crossing   *c = lfirst(lc);
+
+		Async_Notify(c->channel, c->payload);
+	}
+	return true;
+}
+
+void
+mw_record_told(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, to_tell)
+	{
+		Crossing   *c = lfirst(lc);
+
+		pfree(c->channel);
+		pfree(c->payload);
+		pfree(c);
+	}
+	list_free(to_tell);
+	to_tell = NIL;
 }
 
 /* ---------- attempts ---------- */
@@ -404,7 +512,7 @@ mw_record_outcome(MwFlight *f)
 	values[16] = money_or_null(w->price.known, f->bill.billed.cost, nulls, 16);
 	run(&st, values, nulls);
 
-	spend(tenant, mw_wire_string(w, session), &f->bill.billed, &f->bill.excess, &w->when, f->settled_at);
+	spend(w, tenant, mw_wire_string(w, session), &f->bill.billed, &f->bill.excess, &w->when, f->settled_at);
 
 	if (w->request_named && f->bill.keep)
 	{
@@ -510,7 +618,7 @@ mw_record_booking(MwFlight *f)
 	f->extra = w->block_limit > 0 ? mw_counters_hold_block(mw_booking_key(w), w->block_limit) : 0;
 	f->booked = booked.requests = 1 + f->extra;
 	insert_booking(f, session);
-	spend(mw_wire_string(w, tenant), session, &booked, &none, &w->when, f->settled_at);
+	spend(w, mw_wire_string(w, tenant), session, &booked, &none, &w->when, f->settled_at);
 }
 
 /* One ledger row that counts nothing: what an autonomous durable write costs */
@@ -560,7 +668,7 @@ mw_record_recover(void)
 			elog(ERROR, "a reservation of mw is no amount of money");
 		mw_windows_at(SPI_getvalue(t, rows->tupdesc, 7),
 					  DatumGetTimestampTz(SPI_getbinval(t, rows->tupdesc, 6, &null)), &when);
-		spend(SPI_getvalue(t, rows->tupdesc, 1), SPI_getvalue(t, rows->tupdesc, 2), &billed, &none, &when, now);
+		spend(NULL, SPI_getvalue(t, rows->tupdesc, 1), SPI_getvalue(t, rows->tupdesc, 2), &billed, &none, &when, now);
 	}
 	mw_record_sums();
 }

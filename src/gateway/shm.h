@@ -75,6 +75,7 @@ typedef struct MwWire
 				purpose,
 				model,
 				channel,
+				soft,			/* of MwAmounts[MW_MAX_SCOPES][MW_NWINDOWS], where there is a channel */
 				body;
 	int			body_len;
 	char		data[FLEXIBLE_ARRAY_MEMBER];

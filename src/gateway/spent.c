@@ -28,6 +28,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #include "gateway/spent.h"
 #include "util/faults.h"
@@ -154,6 +155,30 @@ mw_spent_in(const MwSpent *s, MwPeriod w, const MwWhen *when)
 	if (mw_window_meet(w, s->start[w], when->start[w], when->admitted_at, when->admitted_at) == MW_MEET_NEW)
 		return (MwAmounts) {0};
 	return s->used[w];
+}
+
+bool
+mw_spent_crosses(const MwSpent *before, const MwSpent *after, const MwAmounts *soft)
+{
+	static const MwAmounts nothing;
+
+	for (int w = 0; w < MW_NWINDOWS; w++)
+	{
+		const MwAmounts *was = before->start[w] == after->start[w] ? &before->used[w] : &nothing;
+
+		for (MwUnit unit = 0; unit < MW_NUNITS; unit++)
+			if (mw_limited(&soft[w], unit) && mw_amount(was, unit) < mw_amount(&soft[w], unit) &&
+				mw_amount(&after->used[w], unit) >= mw_amount(&soft[w], unit))
+				return true;
+	}
+	return false;
+}
+
+char *
+mw_crossing_payload(const pg_uuid_t *run_id)
+{
+	return psprintf("{\"kind\": \"budget\", \"id\": \"%s\"}",
+					DatumGetCString(DirectFunctionCall1(uuid_out, UUIDPGetDatum(run_id))));
 }
 
 static MwMoney

@@ -91,6 +91,11 @@ extern void mw_spent_add(MwSpent *s, const MwAmounts *used, const MwAmounts *exc
 /* What counts in the window that began at when->start[w] */
 extern MwAmounts mw_spent_in(const MwSpent *s, MwPeriod w, const MwWhen *when);
 
+/* Has what was added taken one of these sums over its soft limit?  Once a crossing: the next one finds it above. */
+extern bool mw_spent_crosses(const MwSpent *before, const MwSpent *after, const MwAmounts *soft);
+/* What a listener of the tenant's channel gets: a kind, and the run that crossed it */
+extern char *mw_crossing_payload(const pg_uuid_t *run_id);
+
 /* Its columns in a statement, the parameters $3 and on for them, and both ways between row and struct */
 #define MW_SPENT_COLUMNS \
 	"first_used_at, requests, tokens, cost, excess_tokens, excess_cost, " \

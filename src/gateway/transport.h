@@ -55,7 +55,6 @@ typedef struct MwAttempt
 
 	/* completion plan */
 	MwReservation *reserved;	/* the call's: settle these scopes; hold.amount.requests is 1 where this attempt counts the call */
-	const char *channel;		/* where to notify when a soft limit is crossed; NULL: none has one */
 	MwKey		call_key;
 	int			nth;
 	bool		resend_unknown;
@@ -111,6 +110,8 @@ typedef struct MwTransport
 	bool		(*reserve) (MwCall *call, MwRefusal *why);
 	/* Give back what is still reserved */
 	void		(*release) (MwCall *call);
+	/* What its i-th scope has used by now, in each window (asked for where it has soft limits) */
+	void		(*used) (MwCall *call, int scope, MwAmounts *used);
 	/* A hit: count it where a scope has a limit on requests; false when that is used up */
 	bool		(*book_hit) (MwCall *call);
 

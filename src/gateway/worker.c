@@ -262,6 +262,9 @@ mw_gateway_main(Datum arg)
 				mw_counters_forget(MyDatabaseId);
 		}
 
+		if (mw_record_something_to_tell() && in_transaction(mw_record_tell, &result))
+			mw_record_told();
+
 		/* what an idle gateway does: make good, let go of its locks, leave */
 		timeout = mw_http_timeout_ms();
 		if (ms >= 0)

@@ -14,18 +14,25 @@
 #include "policy/policy.h"
 #include "util/hash.h"
 
+char *
+mw_channel_of(const char *tenant)
+{
+	MwHash		h;
+	MwKey		key;
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "channel");
+	mw_hash_text(&h, tenant);
+	key = mw_hash_end(&h);
+	return psprintf("mw_%s", mw_key_hex(&key));
+}
+
 PG_FUNCTION_INFO_V1(mw_channel);
 Datum
 mw_channel(PG_FUNCTION_ARGS)
 {
 	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
-	MwHash		h;
-	MwKey		key;
 
 	mw_require_may_act(tenant);
-	mw_hash_start(&h, mw_database_key());
-	mw_hash_text(&h, "channel");
-	mw_hash_text(&h, tenant);
-	key = mw_hash_end(&h);
-	PG_RETURN_TEXT_P(cstring_to_text(psprintf("mw_%s", mw_key_hex(&key))));
+	PG_RETURN_TEXT_P(cstring_to_text(mw_channel_of(tenant)));
 }

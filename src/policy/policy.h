@@ -90,6 +90,8 @@ extern void mw_policy_when(const MwPolicy *policy, TimestampTz now, MwWhen *when
 /* price.c: the price of a model at this moment, not known where it has none */
 extern MwPrice mw_policy_price(const char *model, TimestampTz at);
 
+extern char *mw_channel_of(const char *tenant);	/* channel.c: the name that mw_channel gives */
+
 /* What names a tenant's counters in shared memory, and those of a session of it */
 extern MwKey mw_scope_key(const char *tenant);
 extern MwKey mw_session_key(const MwKey *scope, const char *session);

@@ -116,6 +116,10 @@ find_scopes(MwCall *call)
 	for (int i = 0; i < r->hold.n; i++)
 		windows |= r->scopes[i].limits->windows;
 
+	for (int i = 0; i < r->hold.n; i++)
+		if (r->scopes[i].limits->marks && r->channel == NULL)
+			r->channel = mw_channel_of(call->tenant);
+
 	/* else it is found out when something has to be booked: a hit has nothing to book */
 	if ((windows & ~(1 << MW_FOREVER)) || limits_money(call) || call->transport == &mw_transport_fake)
 		mw_budget_admitted(call);
@@ -385,6 +389,37 @@ count_hit(MwCall *call)
 		mw_budget_refuse_miss(call);
 }
 
+/* A notice for each soft limit that has been reached */
+static void
+tell_soft_limits(MwCall *call)
+{
+	MwReservation *r = &call->reserved;
+
+	mw_budget_admitted(call);
+	for (int i = 0; i < r->hold.n; i++)
+	{
+		const MwLimits *limits = r->scopes[i].limits;
+		MwAmounts	used[MW_NWINDOWS];
+
+		if (!limits->marks)
+			continue;
+		call->transport->used(call, i, used);
+		for (int w = 0; w < MW_NWINDOWS; w++)
+			for (MwUnit unit = 0; unit < MW_NUNITS; unit++)
+			{
+				if (!mw_limited(&limits->soft[w], unit) || mw_amount(&used[w], unit) < mw_amount(&limits->soft[w], unit))
+					continue;
+				call->notices = lappend(call->notices,
+										psprintf("the %s has used %s of its %s %s%s%s", r->scopes[i].who,
+												 amount_text(unit, mw_amount(&used[w], unit)),
+												 unit == MW_COST ? "budget of" : "limit of",
+												 amount_text(unit, mw_amount(&limits->limit[w], unit)),
+												 unit == MW_COST ? "" : psprintf(" %s", mw_unit_names[unit]),
+												 w == MW_FOREVER ? "" : psprintf(" a %s", mw_window_names[w])));
+			}
+	}
+}
+
 /* The call of one model, which may come back with a failure instead of an answer */
 static void
 run_once(MwCall *call)
@@ -403,6 +438,8 @@ run_once(MwCall *call)
 	if (call->cache == MW_CACHE_HIT || call->cache == MW_CACHE_SHARED)
 		count_hit(call);
 	call->transport->release(call);
+	if (call->reserved.channel != NULL && call->answer != NULL)
+		tell_soft_limits(call);
 }
 
 void
