@@ -39,6 +39,7 @@ _PG_init(void)
 	mw_held_init();
 	mw_policy_init();
 	mw_policy_builtin(mw_builtin_recognizer);
+	mw_recognizers_init();
 	mw_pipeline_init();
 	mw_loghide_init();
 

@@ -73,6 +73,7 @@ typedef struct MwPiiMap
 	int			ntypes;
 	uint32	   *slots;			/* open-addressed index of entries; made when there are many */
 	uint32		nslots;
+	int			loose;			/* restored although a model had spelled them otherwise */
 } MwPiiMap;
 
 /* One tool call that a model asked for */

@@ -25,6 +25,7 @@
 #include "guc.h"
 #include "policy/fallback.h"
 #include "policy/policy.h"
+#include "policy/redaction.h"
 #include "util/duration.h"
 #include "util/json.h"
 #include "util/money.h"
@@ -268,6 +269,13 @@ read_cache(MwCall *call, const option *opt, JsonbValue *v)
 static void
 read_redact(MwCall *call, const option *opt, JsonbValue *v)
 {
+	/* an object: further types, stricter strategies, the answer, files */
+	if (v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+	{
+		call->redact = true;
+		call->policy = mw_redaction_tighten(call->policy, mw_json_value_jsonb(v));
+		return;
+	}
 	read_boolean(call, opt, v);
 	if (call->policy->redact && !v->val.boolean)
 		would_loosen(call, opt);

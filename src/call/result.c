@@ -45,6 +45,8 @@ mw_request_fingerprint(const MwCall *call, const MwInvokeArgs *args)
 
 	mw_hash_start(&h, mw_database_key());
 	mw_hash_text(&h, "fingerprint 1");
+	if (args->options != NULL && mw_json_get(args->options, "redact") != NULL)
+		hash_json(&h, mw_json_get_jsonb(args->options, "redact"));
 	mw_hash_part(&h, tightened, sizeof(tightened)); /* what this caller asked for beyond the tenant's rules is sent otherwise */
 	mw_hash_text(&h, GetUserNameFromId(GetUserId(), false));
 	mw_hash_text(&h, args->session);
@@ -248,14 +250,22 @@ set_tool_calls(JsonbValue *v, const MwAnswer *answer, bool invalid)
 	}
 }
 
+static char *
+loose_notice(int n)
+{
+	return psprintf("%d placeholder%s the model had spelled otherwise %s restored", n, n == 1 ? " that" : "s that", n == 1 ? "was" : "were");
+}
+
 static void
 set_notices(JsonbValue *v, const MwCall *call)
 {
 	ListCell   *lc;
 
-	begin_array(v, palloc(sizeof(JsonbValue) * (list_length(call->notices) + 2)));
+	begin_array(v, palloc(sizeof(JsonbValue) * (list_length(call->notices) + 3)));
 	foreach(lc, call->notices)
 		set_string(add(v), lfirst(lc));
+	if (call->map.loose > 0)
+		set_string(add(v), loose_notice(call->map.loose));
 	if (call->answer->finish != NULL && strcmp(call->answer->finish, "length") == 0)
 		set_string(add(v), psprintf("the answer was cut off at max_tokens (" INT64_FORMAT ")",
 									call->send_max_tokens));
@@ -388,6 +398,23 @@ is_said(const JsonbValue *key)
 	return false;
 }
 
+/* The notices, and one more */
+static void
+push_notices(JsonbParseState **state, JsonbValue *notices, int loose)
+{
+	JsonbIterator *it = JsonbIteratorInit(notices->val.binary.data);
+	JsonbIteratorToken tok;
+	JsonbValue	v;
+
+	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
+	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+		if (tok == WJB_ELEM)
+			pushJsonbValue(state, WJB_ELEM, &v);
+	set_string(&v, loose_notice(loose));
+	pushJsonbValue(state, WJB_ELEM, &v);
+	pushJsonbValue(state, WJB_END_ARRAY, NULL);
+}
+
 Jsonb *
 mw_result_restore(MwCall *call, Jsonb *result)
 {
@@ -419,7 +446,12 @@ mw_result_restore(MwCall *call, Jsonb *result)
 			value.val.binary.data = &restored->root;
 			value.val.binary.len = VARSIZE(restored) - VARHDRSZ;
 		}
-		pushJsonbValue(&state, WJB_VALUE, &value);
+		/* "output" comes before it */
+		if (call->map.loose > 0 && key.val.string.len == 7 && memcmp(key.val.string.val, "notices", 7) == 0 &&
+			value.type == jbvBinary)
+			push_notices(&state, &value, call->map.loose);
+		else
+			pushJsonbValue(&state, WJB_VALUE, &value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }

@@ -21,7 +21,9 @@
 #include "utils/numeric.h"
 
 #include "policy/admin.h"
+#include "policy/redaction.h"
 #include "policy/settings.h"
+#include "policy/userfunc.h"
 #include "policy/watch.h"
 #include "util/json.h"
 #include "util/regex.h"
@@ -38,8 +40,8 @@ PG_FUNCTION_INFO_V1(mw_alter_recognizer);
 PG_FUNCTION_INFO_V1(mw_drop_recognizer);
 
 static const char *const strategies[] = {"mask", "placeholder", "hash", "redact", "block", NULL};
-static const char *const recognizer_keys[] = {"strategy", "validator", "context", "priority", NULL};
-static const char *const recognizer_alter_keys[] = {"pattern", "strategy", "validator", "context", "priority", NULL};
+static const char *const recognizer_keys[] = {"strategy", "validator", "context", "priority", "on_demand", "function", NULL};
+static const char *const recognizer_alter_keys[] = {"pattern", "strategy", "validator", "context", "priority", "on_demand", "function", NULL};
 
 void
 mw_admin_no_such(const char *kind, const char *name, const char *tenant, const char *hint)
@@ -88,6 +90,56 @@ mw_admin_pattern(const char *pattern, int flags, const char *what)
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
 				errmsg("%s matches the empty text", what),
 				errhint("It would match everywhere; ask for at least one character."));
+}
+
+/*
+ * A pattern that backtracks without end on some dozens of characters is refused
+ * here; one that only does so on texts nobody thought of stops at the limit of
+ * the search (util/regex.c), as an error and never as a value that was missed.
+ */
+static void
+probe_pattern(const char *pattern, const char *what)
+{
+	MwRegex    *re = mw_regex_get(pattern, 0, NULL);
+	static const char *const baits[] = {"a", "A", "1", " ", "a1", "1 ", "1-", "a.", "a@", ".", "-", "_", "\n", "é", "aaaa "};
+	char		text[2001];
+
+	for (int i = 0; i < lengthof(baits); i++)
+	{
+		int			n = strlen(baits[i]);
+		int			len = 0;
+		int			from,
+					to;
+
+		while (len + n < 2000)
+		{
+			memcpy(text + len, baits[i], n);
+			len += n;
+		}
+		/* and something at the end that spoils it */
+		for (int end = 0; end < 2; end++)
+		{
+			int			at = 0;
+			int			rc = 1;
+
+			if (end == 1)
+				text[len++] = '!';
+			text[len] = '\0';
+			while (rc == 1 && at <= len)
+			{
+				rc = mw_regex_find(re, text, len, at, &from, &to);
+				at = Max(to, at + 1);
+				while (at < len && ((unsigned char) text[at] & 0xc0) == 0x80)
+					at++;
+			}
+			if (rc < 0)
+				ereport(ERROR,
+						errcode(ERRCODE_MW_BAD_ARGUMENT),
+						errmsg("%s takes too long", what),
+						errdetail("On 2000 characters of \"%s\" it goes back and forth beyond its limit.", baits[i]),
+						errhint("Give every repetition a bound, such as {1,64}, and let none stand inside another, as in (a+)+."));
+		}
+	}
 }
 
 /* ---------- models ---------- */
@@ -186,20 +238,16 @@ mw_drop_model(PG_FUNCTION_ARGS)
 static char *
 type_of(char *given)
 {
-	static const struct
-	{
-		const char *alias;
-		const char *type;
-	}			aliases[] = {
-		{"email", "EMAIL"}, {"credit_card", "CC"}, {"ip", "IP"}, {"mac_address", "MAC"}, {"url", "URL"}
-	};
+	static const char *const small[] = {"email", "ip", "url"};
 	char	   *c = given;
+	char	   *type = mw_pii_type_name(given);
 
-	for (int i = 0; i < lengthof(aliases); i++)
-	{
-		if (strcmp(given, aliases[i].alias) == 0)
-			return pstrdup(aliases[i].type);
-	}
+	for (int i = 0; i < lengthof(small); i++)
+		if (strcmp(given, small[i]) == 0)
+			return type;
+	/* other people's names */
+	if (pg_strcasecmp(type, given) != 0)
+		return type;
 
 	if (*c >= 'A' && *c <= 'Z')
 		c += strspn(c, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
@@ -239,38 +287,58 @@ context_of(Jsonb *options)
 		JsonbIteratorToken tok;
 		JsonbValue	word;
 		StringInfoData buf;
-		int			n = 0;
 
+		/* a list of words (stage/context.c) */
 		initStringInfo(&buf);
-		appendStringInfoString(&buf, "(?<!\\w)(?:");
 		(void) JsonbIteratorNext(&it, &word, true);
 		while ((tok = JsonbIteratorNext(&it, &word, true)) == WJB_ELEM)
 		{
-			if (word.type != jbvString || word.val.string.len == 0)
+			if (word.type != jbvString || word.val.string.len == 0 || memchr(word.val.string.val, '|', word.val.string.len))
 				ereport(ERROR,
 						errcode(ERRCODE_MW_BAD_ARGUMENT),
 						errmsg("setting \"context\" must be a regular expression or a list of words"),
-						errhint("Such as {\"context\": [\"badge\", \"employee number\"]}."));
-			if (n++ > 0)
-				appendStringInfoChar(&buf, '|');
-			for (int i = 0; i < word.val.string.len; i++)
-			{
-				unsigned char c = word.val.string.val[i];
-
-				if (c < 0x80 && !isalnum(c) && c != ' ' && c != '_')
-					appendStringInfoChar(&buf, '\\');
-				appendStringInfoChar(&buf, c);
-			}
+						errhint("Such as {\"context\": [\"badge\", \"employee number\"]}; a phrase has three words at most."));
+			appendStringInfoChar(&buf, buf.len == 0 ? '=' : '|');
+			appendBinaryStringInfo(&buf, word.val.string.val, word.val.string.len);
 		}
-		appendStringInfoString(&buf, ")(?!\\w)");
-		pattern = n > 0 ? buf.data : NULL;
+		return buf.len > 0 ? buf.data : NULL;
 	}
 	else
 		pattern = mw_settings_text(options, "context");
 
+	if (pattern && pattern[0] == '=')
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("setting \"context\" must not begin with an equals sign"),
+				errhint("A list of words is written as an array, such as [\"badge\", \"employee number\"]."));
 	if (pattern)
 		mw_admin_pattern(pattern, MW_REGEX_CASELESS, "setting \"context\"");
 	return pattern;
+}
+
+static bool
+on_demand_of(Jsonb *options)
+{
+	JsonbValue *v = mw_json_get(options, "on_demand");
+
+	if (v == NULL || v->type == jbvNull)
+		return false;
+	if (v->type != jbvBool)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("setting \"on_demand\" must be true or false"),
+				errhint("With true, the type is only looked for where a call or a tenant names it."));
+	return v->val.boolean;
+}
+
+static char *
+function_of(Jsonb *options)
+{
+	static const Oid args[] = {TEXTOID};
+	static const Oid results[] = {JSONBOID, InvalidOid};
+	char	   *given = mw_settings_text(options, "function");
+
+	return given ? mw_userfunc_signature(given, "setting \"function\"", 1, args, results) : NULL;
 }
 
 static char *
@@ -288,23 +356,40 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 		2, {TEXTOID, TEXTOID}
 	};
 	static MwStmt insert = {
-		"INSERT INTO mw.recognizer (tenant, pii_type, pattern, validator, context, priority, strategy)"
-		" VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING",
-		7, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID}
+		"INSERT INTO mw.recognizer (tenant, pii_type, pattern, validator, context, priority, strategy, on_demand, function)"
+		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
+		9, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, BOOLOID, TEXTOID}
 	};
 	char	   *type = type_of(mw_arg_text(fcinfo, 0, "pii_type"));
-	char	   *pattern = mw_arg_text(fcinfo, 1, "pattern");
 	Jsonb	   *options = mw_arg_object(fcinfo, 2, "options");
 	char	   *tenant = tenant_arg(fcinfo, 3);
+	char	   *function;
+	char	   *pattern;
 	char	   *validator;
 	char	   *context;
-	Datum		values[7];
-	char		nulls[8] = "       ";
+	Datum		values[9];
+	char		nulls[10] = "         ";
 
-	mw_admin_pattern(pattern, 0, "argument \"pattern\"");
 	mw_json_check_keys(options, "option", "a recognizer", recognizer_keys);
+	function = function_of(options);
+	pattern = function ? NULL : mw_arg_text(fcinfo, 1, "pattern");
+	if (function && !PG_ARGISNULL(1))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("a recognizer has a pattern or a function, not both"),
+				errhint("With \"function\" the argument \"pattern\" is NULL."));
+	if (pattern)
+	{
+		mw_admin_pattern(pattern, 0, "argument \"pattern\"");
+		probe_pattern(pattern, "argument \"pattern\"");
+	}
 	validator = validator_of(options);
 	context = context_of(options);
+	if (function && (validator || context))
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("a function needs no validator and no context"),
+				errhint("It sees the whole text and answers with what it found."));
 
 	SPI_connect();
 	mw_admin_tenant(tenant, true);
@@ -312,13 +397,17 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	values[1] = CStringGetTextDatum(type);
 	if (mw_spi_read(&there, MW_AS_OWNER, values, NULL, 1) > 0)
 		mw_admin_is_there("recognizer", type, tenant, "mw_alter_recognizer");
-	values[2] = CStringGetTextDatum(pattern);
+	values[2] = pattern ? CStringGetTextDatum(pattern) : (Datum) 0;
+	nulls[2] = pattern ? ' ' : 'n';
 	values[3] = validator ? CStringGetTextDatum(validator) : (Datum) 0;
 	nulls[3] = validator ? ' ' : 'n';
 	values[4] = context ? CStringGetTextDatum(context) : (Datum) 0;
 	nulls[4] = context ? ' ' : 'n';
 	values[5] = Int32GetDatum((int32) mw_settings_int(options, "priority", -1000000, 1000000, 0));
 	values[6] = CStringGetTextDatum(mw_settings_word(options, "strategy", strategies, "placeholder"));
+	values[7] = BoolGetDatum(on_demand_of(options));
+	values[8] = function ? CStringGetTextDatum(function) : (Datum) 0;
+	nulls[8] = function ? ' ' : 'n';
 	if (mw_spi_write(&insert, MW_AS_OWNER, values, nulls) == 0)
 		mw_admin_is_there("recognizer", type, tenant, "mw_alter_recognizer");
 	SPI_finish();
@@ -329,8 +418,8 @@ Datum
 mw_alter_recognizer(PG_FUNCTION_ARGS)
 {
 	static MwStmt copy = {
-		"INSERT INTO mw.recognizer (tenant, pii_type, pattern, validator, context, priority, strategy, prefilter, builtin, id)"
-		" SELECT r.tenant, r.pii_type, r.pattern, r.validator, r.context, r.priority, r.strategy, r.prefilter, false, r.id"
+		"INSERT INTO mw.recognizer (tenant, pii_type, pattern, validator, context, priority, strategy, prefilter, on_demand, builtin, id)"
+		" SELECT r.tenant, r.pii_type, r.pattern, r.validator, r.context, r.priority, r.strategy, r.prefilter, r.on_demand, false, r.id"
 		" FROM mw.recognizer AS r"
 		" WHERE r.tenant OPERATOR(pg_catalog.=) $1 AND r.pii_type OPERATOR(pg_catalog.=) $2 AND r.builtin"
 		" AND NOT EXISTS (SELECT FROM mw.recognizer AS o WHERE o.tenant OPERATOR(pg_catalog.=) $1"
@@ -344,9 +433,11 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 		" validator = CASE WHEN $4 THEN $5 ELSE r.validator END,"
 		" context = CASE WHEN $6 THEN $7 ELSE r.context END,"
 		" priority = CASE WHEN $8 THEN $9 ELSE r.priority END,"
-		" strategy = CASE WHEN $10 THEN $11 ELSE r.strategy END"
+		" strategy = CASE WHEN $10 THEN $11 ELSE r.strategy END,"
+		" on_demand = CASE WHEN $12 THEN $13 ELSE r.on_demand END,"
+		" function = COALESCE($14, r.function)"
 		" WHERE r.tenant OPERATOR(pg_catalog.=) $1 AND r.pii_type OPERATOR(pg_catalog.=) $2 AND NOT r.builtin",
-		11, {TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, INT4OID, BOOLOID, TEXTOID}
+		14, {TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, INT4OID, BOOLOID, TEXTOID, BOOLOID, BOOLOID, TEXTOID}
 	};
 	char	   *type = type_of(mw_arg_text(fcinfo, 0, "pii_type"));
 	Jsonb	   *options = mw_arg_object(fcinfo, 1, "options");
@@ -354,14 +445,18 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	char	   *pattern;
 	char	   *validator;
 	char	   *context;
-	Datum		values[11];
-	char		nulls[12] = "           ";
+	char	   *function;
+	Datum		values[14];
+	char		nulls[15] = "              ";
 	uint64		n;
 
 	mw_json_check_keys(options, "option", "a recognizer", recognizer_alter_keys);
 	pattern = mw_settings_text(options, "pattern");
 	if (pattern)
+	{
 		mw_admin_pattern(pattern, 0, "setting \"pattern\"");
+		probe_pattern(pattern, "setting \"pattern\"");
+	}
 	validator = validator_of(options);
 	context = context_of(options);
 
@@ -382,6 +477,11 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	values[8] = Int32GetDatum((int32) mw_settings_int(options, "priority", -1000000, 1000000, 0));
 	values[9] = BoolGetDatum(has(options, "strategy"));
 	values[10] = CStringGetTextDatum(mw_settings_word(options, "strategy", strategies, "placeholder"));
+	values[11] = BoolGetDatum(has(options, "on_demand"));
+	values[12] = BoolGetDatum(on_demand_of(options));
+	function = function_of(options);
+	values[13] = function ? CStringGetTextDatum(function) : (Datum) 0;
+	nulls[13] = function ? ' ' : 'n';
 	n = mw_spi_write(&update, MW_AS_OWNER, values, nulls);
 	if (n == 0)
 		mw_admin_no_such("recognizer", type, tenant,

@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "policy/policy.h"
+#include "policy/redaction.h"
 #include "policy/rules.h"
 #include "policy/settings.h"
 #include "policy/watch.h"
@@ -314,6 +315,22 @@ read_recognizers(MwPolicy *p, MwHash *version)
 		mw_hash_part(version, &r->priority, sizeof(r->priority));
 		mw_hash_part(version, &r->strategy, sizeof(r->strategy));
 		mw_hash_part(version, &r->on_demand, sizeof(r->on_demand));
+	}
+	if (p->redaction)
+	{
+		const MwRedaction *r = p->redaction;
+		ListCell   *lc;
+
+		/* a type whose recognizer was dropped meanwhile is nobody's */
+		(void) mw_redaction_apply(r, p->recognizers, chosen, false);
+		foreach(lc, r->types)
+			mw_hash_text(version, lfirst(lc));
+		foreach(lc, r->strategy_types)
+			mw_hash_text(version, lfirst(lc));
+		foreach(lc, r->strategies)
+			mw_hash_part(version, &lfirst_int(lc), sizeof(int));
+		mw_hash_part(version, &r->everything, sizeof(r->everything));
+		p->redaction = NULL;	/* its lists go with this reading */
 	}
 	/* what the library finds changes with the library */
 	mw_hash_text(version, MW_VERSION);

@@ -32,6 +32,9 @@ typedef struct MwPolicy
 	bool		committed;		/* the tenant's row is visible to other processes: false makes a call to a real server MW001 */
 	char	   *model;			/* the tenant's default, or NULL */
 	bool		redact;
+	bool		redact_output;	/* answers too, beyond what is restored */
+	bool		refuse_files;	/* images and files do not pass */
+	struct MwRedaction *redaction;	/* types and strategies of the settings (policy/redaction.h); NULL for none */
 	bool		guardrail;		/* its mode is not off */
 	bool		guard_shadow;	/* its mode is log: nothing is refused, all is counted */
 	double		guard_threshold[4]; /* by MwGuardSource: a text whose score reaches it is refused */

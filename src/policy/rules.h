@@ -21,7 +21,7 @@ typedef struct MwRecognizer
 	const char *context;		/* what must stand near: =word|word, or a regular expression; or NULL */
 	int			priority;		/* higher wins an overlap of equal validation */
 	MwStrategy	strategy;
-	const char *prefilter;		/* where matches begin, or NULL; see stage/gate.h */
+	const char *prefilter;		/* where matches begin, or NULL; see stage/pii_gate.h */
 	const char *function;		/* an SQL function or a server that finds it instead of a pattern, or NULL */
 	bool		on_demand;		/* only where its type is asked for by name or preset ... */
 	bool		demanded;		/* ... as it is here */

@@ -15,6 +15,7 @@
 
 #include "guc.h"
 #include "policy/fallback.h"
+#include "policy/redaction.h"
 #include "policy/settings.h"
 #include "util/duration.h"
 #include "util/json.h"
@@ -303,7 +304,23 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		mw_check_model_name(policy->model, "setting \"model\"");
 	read_timezone(settings, policy);
 	read_on_budget(settings, policy);
-	policy->redact = bool_of(settings, "redact", true);
+	v = mw_json_get(settings, "redact");
+	policy->redact = true;
+	policy->redaction = NULL;
+	policy->redact_output = policy->refuse_files = false;
+	if (v && v->type == jbvBool)
+		policy->redact = v->val.boolean;
+	else if (v && v->type != jbvNull)
+	{
+		Jsonb	   *redact = mw_json_value_jsonb(v);
+
+		if (!mw_json_is_object(redact))
+			wrong("redact", "true, false or an object");
+		policy->redaction = palloc(sizeof(MwRedaction));
+		mw_redaction_read(redact, "the setting \"redact\"", mw_redaction_keys, policy->redaction);
+		policy->redact_output = policy->redaction->output;
+		policy->refuse_files = policy->redaction->refuse_files;
+	}
 	guardrail_of(settings, policy);
 	policy->breaker = bool_of(settings, "breaker", true);
 

@@ -71,7 +71,7 @@ CREATE TABLE mw.recognizer (
 	context text,
 	priority integer NOT NULL DEFAULT 0,
 	strategy text NOT NULL DEFAULT 'placeholder' CHECK (strategy IN ('mask', 'placeholder', 'hash', 'redact', 'block')),
-	prefilter text,					-- where matches begin (src/stage/gate.h)
+	prefilter text,					-- where matches begin (src/stage/pii_gate.h)
 	on_demand boolean NOT NULL DEFAULT false,	-- only where the type is asked for by name or preset
 	builtin boolean NOT NULL DEFAULT false,
 	id integer NOT NULL DEFAULT 0,	-- several patterns of one type

@@ -175,7 +175,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_create_recognizer'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_recognizer(text, text, jsonb, text) IS
-'Adds a type of personal data (in capitals) that a PCRE2 pattern finds.  options: strategy (mask, placeholder, hash, redact, block), validator, context (a pattern or a list of words), priority.  A tenant''s own replaces that of ''*''.
+'Adds a type of personal data (in capitals) that a PCRE2 pattern finds.  options: strategy (mask, placeholder, hash, redact, block), validator, context (a pattern or a list of words), priority, on_demand (only looked for where a call or tenant names the type), function (pattern is NULL then: f(text) returns a JSON array of {"start", "end"} in characters, and runs as the caller).  A tenant''s own replaces that of ''*''.
 Raises 42710 where it exists, MW001 otherwise.';
 
 CREATE FUNCTION @extschema@.mw_alter_recognizer(pii_type text, options jsonb, tenant text DEFAULT '*')

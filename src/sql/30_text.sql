@@ -61,6 +61,16 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION mw.bench_guard(text, text, integer) IS
 'for bench: judges input n times by the guards of the tenant and returns the microseconds of one time. Raises MW101 (not your tenant).';
 
+CREATE FUNCTION @extschema@.mw_test_recognizer(pii_type text, sample text, tenant text DEFAULT NULL,
+	OUT pattern integer, OUT "start" integer, OUT "end" integer, OUT hit text, OUT valid boolean, OUT named boolean,
+	OUT found boolean, OUT on_demand boolean, OUT microseconds double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'mw_test_recognizer'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL UNSAFE ROWS 10;
+COMMENT ON FUNCTION @extschema@.mw_test_recognizer(text, text, text) IS
+'What each pattern of a type of personal data matches in a sample: start and end in characters, the hit, whether its validator accepts it, whether its context is near (NULL: it asks for none), whether mw_redact would find it, and the microseconds of one pass of the pattern over all of the sample. A pattern without a match has one row. NULL for no rows.
+Raises MW001 for an unknown type, MW101 where the role may not act for the tenant.';
+
 CREATE FUNCTION mw.builtin_recognizers(OUT pii_type text, OUT id integer, OUT pattern text, OUT validator text,
 	OUT context text, OUT priority integer, OUT strategy text, OUT prefilter text, OUT on_demand boolean)
 RETURNS SETOF record

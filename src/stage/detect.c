@@ -16,6 +16,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "portability/instr_time.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -35,14 +36,14 @@ bad_pattern(const MwRecognizer *rec, const char *why)
 }
 
 static bool
-is_searched(const MwGate *gate)
+is_searched(const MwPiiGate *gate)
 {
-	return gate->kind == MW_GATE_NONE || gate->kind == MW_GATE_AT;
+	return gate->kind == MW_PII_GATE_NONE || gate->kind == MW_PII_GATE_AT;
 }
 
 /* Compile a pattern that was checked when it was stored; a row written by hand may still be wrong. */
 static MwRegex *
-compile(const MwRecognizer *rec, const MwGate *gate)
+compile(const MwRecognizer *rec, const MwPiiGate *gate)
 {
 	char	   *why = NULL;
 	MwRegex    *re = mw_regex_get(rec->pattern, is_searched(gate) ? MW_REGEX_FROM : MW_REGEX_ANCHORED, &why);
@@ -68,7 +69,7 @@ static void
 enter(MwPlan *plan, int i)
 {
 	MwPlanRec  *pr = &plan->recs[i];
-	const MwGate *g = &pr->gate;
+	const MwPiiGate *g = &pr->gate;
 	int			k;
 
 	mw_set_put(&plan->of_kind[g->kind], i);
@@ -78,9 +79,9 @@ enter(MwPlan *plan, int i)
 		mw_set_put(&plan->worded, i);
 	if (g->plus)
 		mw_set_put(&plan->needs_plus, i);
-	plan->caps |= g->kind == MW_GATE_CAPS;
+	plan->caps |= g->kind == MW_PII_GATE_CAPS;
 
-	if (g->kind == MW_GATE_NUMBER || g->kind == MW_GATE_RUN)
+	if (g->kind == MW_PII_GATE_NUMBER || g->kind == MW_PII_GATE_RUN)
 	{
 		for (k = 0; k <= MW_LEN_LONG; k++)
 			if ((g->len >> k) & 1)
@@ -92,7 +93,7 @@ enter(MwPlan *plan, int i)
 			if ((g->digits >> k) & 1)
 				mw_set_put(&plan->number_first[k], i);
 	}
-	if (g->kind == MW_GATE_WORD || g->kind == MW_GATE_RUN)
+	if (g->kind == MW_PII_GATE_WORD || g->kind == MW_PII_GATE_RUN)
 	{
 		for (k = 0; k <= MW_LEN_LONG; k++)
 			if ((g->len >> k) & 1)
@@ -109,11 +110,11 @@ enter(MwPlan *plan, int i)
 		if ((g->prev >> k) & 1)
 			mw_set_put(&plan->number_prev[k], i);
 
-	if (g->kind == MW_GATE_KEY)
+	if (g->kind == MW_PII_GATE_KEY)
 	{
 		const char *p = g->start ? g->start : "";
 
-		while (*p && plan->nstarts < MW_GATE_STARTS)
+		while (*p && plan->nstarts < MW_PII_GATE_STARTS)
 		{
 			int			n = strcspn(p, ", ");
 			int			at = plan->nstarts++;
@@ -148,12 +149,17 @@ make_plan(const MwPolicy *policy)
 		const MwRecognizer *rec = &policy->recognizers[i];
 		MwPlanRec  *pr = &plan->recs[plan->nrecs];
 
-		if (rec->function != NULL || (rec->on_demand && !rec->demanded))
+		if (rec->on_demand && !rec->demanded)
 			continue;
-		pr->rec = rec;
-		if (plan->nrecs >= MW_SET_MAX || !mw_gate_read(rec->prefilter, &pr->gate))
+		if (rec->function != NULL)
 		{
-			memset(&pr->gate, 0, sizeof(MwGate));
+			plan->functions = true;
+			continue;
+		}
+		pr->rec = rec;
+		if (plan->nrecs >= MW_SET_MAX || !mw_pii_gate_read(rec->prefilter, &pr->gate))
+		{
+			memset(&pr->gate, 0, sizeof(MwPiiGate));
 			plan->gateless = true;
 		}
 		if (rec->context)
@@ -196,11 +202,10 @@ mw_policy_detects(const MwPolicy *policy)
 	return policy->nrecognizers > 0;
 }
 
+void		(*mw_pii_functions) (MwSearch *q, const MwPolicy *policy) = NULL;
+
 /* ---------- trying ---------- */
 
-#ifdef MW_COUNT_TRIES
-long mw_tries[1000];
-#endif
 
 void
 mw_found_add(MwFound *f, int from, int to, const MwRecognizer *rec)
@@ -262,9 +267,6 @@ mw_pii_try(MwSearch *q, int rec, int at)
 
 	if (pr->re == NULL)
 		pr->re = compile(pr->rec, &pr->gate);
-#ifdef MW_COUNT_TRIES
-	mw_tries[rec]++;
-#endif
 	if (mw_regex_find(pr->re, q->s, q->len, at, &from, &to) != 1)
 		return false;
 	to = judge(q, pr, rec, from, to);
@@ -285,10 +287,22 @@ mw_pii_search(MwSearch *q, int rec, int start, int last, int end)
 
 	if (pr->re == NULL)
 		pr->re = compile(pr->rec, &pr->gate);
-	while (at <= last && mw_regex_find_from(pr->re, q->s, end, at, last, &from, &to) == 1)
+	while (at <= last)
 	{
-		int			stop = judge(q, pr, rec, from, to);
+		int			rc = mw_regex_find_from(pr->re, q->s, end, at, last, &from, &to);
 
+		int			stop;
+
+		if (rc < 0 && pr->gate.kind == MW_PII_GATE_NONE)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("the pattern of the recognizer for %s takes too long on this text", pr->rec->type),
+					 errdetail("It goes back and forth over the text beyond its limit, so that nobody knows what it would find."),
+					 errhint("Let every repetition in it have a bound, and none stand inside another: SELECT mw_test_recognizer(%s, ...); shows how long it takes.",
+							 quote_literal_cstr(pr->rec->type))));
+		if (rc != 1)
+			break;
+		stop = judge(q, pr, rec, from, to);
 		if (stop > 0)
 		{
 			mw_found_add(q->found, from, stop, pr->rec);
@@ -315,7 +329,7 @@ find_in(MwSearch *q, const char *s, int len)
 	high = mw_pii_scan(q);
 	if (q->plan->gateless)
 		for (int i = 0; i < q->plan->nrecs; i++)
-			if (q->plan->recs[i].gate.kind == MW_GATE_NONE)
+			if (q->plan->recs[i].gate.kind == MW_PII_GATE_NONE)
 				mw_pii_search(q, i, 0, len, len);
 	return high;
 }
@@ -329,15 +343,16 @@ find_named(MwSearch *q, const char *s, int len)
 	int			first = q->found->n;
 	int			k = 0;
 
-	if (len > 512 || n > 64 || !mw_set_any_of(&q->plan->of_kind[MW_GATE_NAMED]))
+	if (len > 512 || n > 64 || !mw_set_any_of(&q->plan->of_kind[MW_PII_GATE_NAMED]))
 		return;
-	both = palloc(n + len + 3);
+	both = palloc(n + len + 4);
 	memcpy(both, q->label, n);
 	memcpy(both + n, "=\"", 2);
 	memcpy(both + n + 2, s, len);
-	both[n + 2 + len] = '\0';
+	both[n + 2 + len] = '"';
+	both[n + 3 + len] = '\0';
 	q->s = both;
-	q->len = n + 2 + len;
+	q->len = n + 3 + len;
 	q->found->covered = 0;
 	mw_pii_scan_named(q, n);
 	for (int i = first; i < q->found->n; i++)
@@ -347,7 +362,7 @@ find_named(MwSearch *q, const char *s, int len)
 		if (sp.from < n + 2)
 			continue;
 		sp.from -= n + 2;
-		sp.to -= n + 2;
+		sp.to = Min(sp.to - (n + 2), len);
 		q->found->spans[first + k++] = sp;
 	}
 	q->found->n = first + k;
@@ -364,7 +379,7 @@ mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, i
 	MwSpan	   *result;
 
 	*nspans = 0;
-	if (plan->nrecs == 0 || len == 0)
+	if ((plan->nrecs == 0 && !plan->functions) || len == 0)
 		return NULL;
 	f.spans = f.some;
 	f.n = 0;
@@ -392,6 +407,12 @@ mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, i
 	}
 	if (label != NULL)
 		find_named(&q, s, len);
+	if (plan->functions && mw_pii_functions)
+	{
+		q.s = s;
+		q.len = len;
+		mw_pii_functions(&q, policy);
+	}
 	if (f.n == 0)
 		return NULL;
 
@@ -403,6 +424,62 @@ mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, i
 	return result;
 }
 
+/* mw_pii_trial tries a pattern everywhere; rec is its place among the policy's recognizers, all of which must be in use. */
+int
+mw_pii_trial(const MwPolicy *policy, int rec, const char *s, int len, MwPiiTrial **trials, double *us)
+{
+	MwPlan	   *plan = get_plan(policy);
+	const MwRecognizer *r = &policy->recognizers[rec];
+	MwFound		f;
+	MwSearch	q = {.plan = plan, .s = s, .len = len, .found = &f, .words_at = -1};
+	MwPlanRec  *pr = NULL;
+	MwRegex    *re;
+	char	   *why = NULL;
+	int			n = 0;
+	int			cap = 16;
+	int			at = 0;
+	int			from,
+				to;
+	instr_time	start,
+				end;
+
+	*us = 0;
+	*trials = palloc(sizeof(MwPiiTrial) * cap);
+	for (int i = 0; i < plan->nrecs; i++)
+		if (plan->recs[i].rec == r)
+			pr = &plan->recs[i];
+	if (pr == NULL || r->pattern == NULL)
+		return 0;
+	re = mw_regex_get(r->pattern, MW_REGEX_FROM, &why);
+	if (re == NULL)
+		bad_pattern(r, why);
+	INSTR_TIME_SET_CURRENT(start);
+	while (at <= len && mw_regex_find(re, s, len, at, &from, &to) == 1)
+	{
+		MwPiiTrial *t;
+		int			valid;
+
+		CHECK_FOR_INTERRUPTS();
+		if (n == cap)
+			*trials = repalloc(*trials, sizeof(MwPiiTrial) * (cap *= 2));
+		t = &(*trials)[n];
+		valid = pr->validate && to > from ? pr->validate(s + from, to - from) : to - from;
+		t->from = from;
+		t->to = valid > 0 ? from + valid : to;
+		t->valid = valid > 0;
+		t->named = !pr->needs_context || mw_context_near(&q, pr, (int) (pr - plan->recs), from, t->to);
+		if (to > from)
+			n++;
+		at = Max(t->to, at + 1);
+		while (at < len && ((unsigned char) s[at] & 0xc0) == 0x80)
+			at++;
+	}
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	*us = INSTR_TIME_GET_DOUBLE(end) * 1e6;
+	return n;
+}
+
 /* mw_redact_prewarm compiles the built-in patterns; in the postmaster, so that backends inherit them. */
 void
 mw_redact_prewarm(void)
@@ -410,9 +487,9 @@ mw_redact_prewarm(void)
 	for (int i = 0; i < mw_builtin_recognizers(); i++)
 	{
 		const MwRecognizer *rec = mw_builtin_recognizer(i);
-		MwGate		gate;
+		MwPiiGate		gate;
 
-		if (!mw_gate_read(rec->prefilter, &gate))
+		if (!mw_pii_gate_read(rec->prefilter, &gate))
 			memset(&gate, 0, sizeof(gate));
 		(void) compile(rec, &gate);
 		if (rec->context && rec->context[0] != '=')

@@ -7,7 +7,7 @@
 #ifndef MW_DETECT_H
 #define MW_DETECT_H
 
-#include "stage/gate.h"
+#include "stage/pii_gate.h"
 #include "stage/redact.h"
 
 /* A set of recognisers, by their place in the plan; later ones are searched for in the whole text */
@@ -21,7 +21,7 @@ typedef struct MwRecSet
 
 /* how much of the text before a match its context is looked for in */
 #define MW_CONTEXT_BYTES	64
-#define MW_GATE_STARTS		128
+#define MW_PII_GATE_STARTS		128
 
 typedef struct MwPlanRec
 {
@@ -31,7 +31,7 @@ typedef struct MwPlanRec
 	bool		needs_context;
 	bool		context_words;	/* its context is a list of words (context.c) */
 	MwValidator validate;
-	MwGate		gate;
+	MwPiiGate		gate;
 } MwPlanRec;
 
 struct MwContextWords;
@@ -43,7 +43,7 @@ typedef struct MwPlan
 	MwPlanRec  *recs;			/* by priority, the strongest first */
 
 	/* gates turned round: at a stop, which recognisers are left */
-	MwRecSet	of_kind[MW_NGATES];
+	MwRecSet	of_kind[MW_PII_NGATES];
 	MwRecSet	contextual;		/* those that need a context */
 	MwRecSet	worded;			/* those whose context is a list of words */
 	MwRecSet	number_len[MW_LEN_LONG + 1];
@@ -57,6 +57,7 @@ typedef struct MwPlan
 	MwRecSet	word_first[2];	/* digit, letter */
 	bool		caps;			/* any recogniser waits for capital letters */
 	bool		gateless;		/* any that is searched for everywhere */
+	bool		functions;		/* any that an SQL function finds */
 
 	struct
 	{
@@ -64,7 +65,7 @@ typedef struct MwPlan
 		int			len;
 		int			rec;
 		int			next;		/* of those with the same first byte, -1: none */
-	}			starts[MW_GATE_STARTS];
+	}			starts[MW_PII_GATE_STARTS];
 	int			nstarts;
 	int16		start_of[256];
 
@@ -103,6 +104,23 @@ extern void mw_pii_scan_named(MwSearch *q, int at);
 /* Try a recogniser at a place, or anywhere in start..end (detect.c); true where it matched */
 extern bool mw_pii_try(MwSearch *q, int rec, int at);
 extern void mw_pii_search(MwSearch *q, int rec, int start, int last, int end);	/* begins at start..last */
+
+/*
+ * What a recogniser's pattern matches in a text, whatever becomes of it
+ * (mw_test_recognizer), and how long one pass takes.
+ */
+typedef struct MwPiiTrial
+{
+	int			from,
+				to;
+	bool		valid;
+	bool		named;			/* its context is near */
+} MwPiiTrial;
+
+extern int	mw_pii_trial(const MwPolicy *policy, int rec, const char *s, int len, MwPiiTrial **trials, double *us);
+
+/* recognizer_call.c: what SQL functions find in a text, NULL where there is none (tests without a server) */
+extern void (*mw_pii_functions) (MwSearch *q, const MwPolicy *policy);
 
 /* context.c */
 extern struct MwContextWords *mw_context_make(MwPlan *plan);

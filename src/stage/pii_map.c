@@ -18,9 +18,6 @@
 
 #include "stage/redact.h"
 
-#define MW_TYPE_MAX		63
-/* more digits than a number that is ever issued */
-#define MW_NUMBER_DIGITS 9
 /* from so many entries on look-ups go through the index */
 #define MW_INDEX_FROM	16
 
@@ -75,38 +72,6 @@ get_type(MwPiiMap *map, const char *name, int len, bool make)
 	return t;
 }
 
-/*
- * Read a placeholder at s[0] = '<': its length, or 0.  *type_len is the length
- * of the type's name behind the '<', *number its number.
- */
-static int
-read_placeholder(const char *s, int len, int *type_len, int *number)
-{
-	int			i = 1;
-	int			digits = 0;
-	int			v = 0;
-
-	if (len < 5 || s[1] < 'A' || s[1] > 'Z')
-		return 0;
-	while (i < len && i <= MW_TYPE_MAX + MW_NUMBER_DIGITS + 2 &&
-		   ((s[i] >= 'A' && s[i] <= 'Z') || (s[i] >= '0' && s[i] <= '9') || s[i] == '_'))
-		i++;
-	if (i >= len || s[i] != '>')
-		return 0;
-	/* back over the number */
-	while (s[i - 1 - digits] >= '0' && s[i - 1 - digits] <= '9')
-		digits++;
-	if (digits == 0 || digits > MW_NUMBER_DIGITS || s[i - 1 - digits] != '_' || i - 2 - digits < 1)
-		return 0;
-	*type_len = i - 2 - digits;
-	if (s[i - digits] == '0' && digits > 1)
-		return 0;				/* <EMAIL_00> is not how mw writes it */
-	while (digits > 0)
-		v = v * 10 + (s[i - digits--] - '0');
-	*number = v;
-	return i + 1;
-}
-
 /* Whether a literal placeholder makes a number unusable. */
 static bool
 is_reserved(const MwPiiType *t, int number)
@@ -116,35 +81,30 @@ is_reserved(const MwPiiType *t, int number)
 	return number <= t->top;
 }
 
-/* mw_pii_reserve takes the placeholders that stand in a text out of use. */
+/* Whether a number of a type is out of use from now on. */
+static void
+reserve(MwPiiMap *map, const char *type, int type_len, int number)
+{
+	/* a type nobody has a recogniser for is never issued: forgers cannot make the list long */
+	MwPiiType  *t = get_type(map, type, type_len, map->ntypes < 256);
+
+	if (t != NULL)
+	{
+		if (number < 64)
+			t->low |= UINT64CONST(1) << number;
+		t->top = Max(t->top, number);
+	}
+}
+
+/* mw_pii_reserve takes the placeholders that stand in a text out of use, those that mw_restore_text would understand too. */
 void
 mw_pii_reserve(MwPiiMap *map, const char *s, int len)
 {
-	const char *p = s;
-	const char *end = s + len;
+	MwLoose		l;
 
-	while (p < end && (p = memchr(p, '<', end - p)) != NULL)
-	{
-		int			type_len,
-					number;
-		int			n = read_placeholder(p, end - p, &type_len, &number);
-		MwPiiType  *t;
-
-		if (n == 0)
-		{
-			p++;
-			continue;
-		}
-		/* a type nobody has a recogniser for is never issued: forgers cannot make the list long */
-		t = get_type(map, p + 1, type_len, map->ntypes < 256);
-		if (t != NULL)
-		{
-			if (number < 64)
-				t->low |= UINT64CONST(1) << number;
-			t->top = Max(t->top, number);
-		}
-		p += n;
-	}
+	mw_loose_start(&l, s, len);
+	while (mw_loose_next(&l))
+		reserve(map, l.strict + 1, l.type_len, l.number);
 }
 
 static void
@@ -293,7 +253,7 @@ mw_pii_add(MwPiiMap *map, const char *placeholder, int plen, const char *value, 
 	int			i;
 
 	if (plen < 1 || placeholder[0] != '<' ||
-		read_placeholder(placeholder, plen, &type_len, &number) != plen)
+		mw_placeholder_read(placeholder, plen, &type_len, &number) != plen)
 		return false;
 	t = get_type(map, placeholder + 1, type_len, true);
 	(void) add_entry(map, t, number, value, len, 0);
@@ -311,66 +271,141 @@ mw_pii_add(MwPiiMap *map, const char *placeholder, int plen, const char *value, 
 	return true;
 }
 
+/* The entry of a placeholder, NULL where the map has none */
+static const MwPiiEntry *
+entry_of(const MwPiiMap *map, const char *type, int type_len, int number, const MwPiiType **t)
+{
+	int			lo = 0;
+	int			hi;
+
+	*t = get_type((MwPiiMap *) map, type, type_len, false);
+	hi = *t ? (*t)->n : 0;
+	while (lo < hi)
+	{
+		int			mid = (lo + hi) / 2;
+
+		if ((*t)->numbers[mid] < number)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return *t && lo < (*t)->n && (*t)->numbers[lo] == number ? &map->entries[(*t)->entries[lo]] : NULL;
+}
+
 /* mw_restore_text puts the values back. */
 char *
 mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing)
 {
-	char	   *p = s;
-	char	   *end = s + len;
-	char	   *done = s;
+	MwLoose		l;
+	int			done = 0;
 	StringInfoData buf;
 	bool		any = false;
 
 	if (missing)
 		*missing = false;
 	*newlen = len;
-	while (p < end && (p = memchr(p, '<', end - p)) != NULL)
+	mw_loose_start(&l, s, len);
+	while (mw_loose_next(&l))
 	{
-		int			type_len,
-					number;
-		int			n = read_placeholder(p, end - p, &type_len, &number);
-		MwPiiType  *t;
-		int			lo,
-					hi;
+		const MwPiiType *t;
+		const MwPiiEntry *e = entry_of(map, l.strict + 1, l.type_len, l.number, &t);
 
-		if (n == 0)
+		if (e)
 		{
-			p++;
-			continue;
-		}
-		t = get_type((MwPiiMap *) map, p + 1, type_len, false);
-		lo = 0;
-		hi = t ? t->n : 0;
-		while (lo < hi)
-		{
-			int			mid = (lo + hi) / 2;
-
-			if (t->numbers[mid] < number)
-				lo = mid + 1;
-			else
-				hi = mid;
-		}
-		if (t && lo < t->n && t->numbers[lo] == number)
-		{
-			const MwPiiEntry *e = &map->entries[t->entries[lo]];
-
 			if (!any)
 			{
 				initStringInfo(&buf);
 				enlargeStringInfo(&buf, len);
 				any = true;
 			}
-			appendBinaryStringInfo(&buf, done, p - done);
+			appendBinaryStringInfo(&buf, s + done, l.from - done);
 			appendBinaryStringInfo(&buf, e->value, e->value_len);
-			done = p + n;
+			done = l.to;
+			if (!l.is_strict)
+				((MwPiiMap *) map)->loose++;
 		}
-		else if (missing && !(t && is_reserved(t, number)))
+		else if (missing && l.is_strict && !(t && is_reserved(t, l.number)))
 			*missing = true;	/* neither ours nor somebody's own words */
-		p += n;
 	}
 	if (!any)
 		return s;
-	appendBinaryStringInfo(&buf, done, end - done);
+	appendBinaryStringInfo(&buf, s + done, len - done);
 	*newlen = buf.len;
 	return buf.data;
+}
+
+/* ---------- in pieces ---------- */
+
+/* a placeholder with all that may stand around it is shorter */
+#define HOLD_BYTES	128
+/* a text without a blank is held back no longer than this */
+#define HOLD_MAX	4096
+
+/* mw_restorer_start begins a text that comes in pieces. */
+void
+mw_restorer_start(MwRestorer *r, const MwPiiMap *map)
+{
+	r->map = map;
+	initStringInfo(&r->held);
+}
+
+/* How much of a text can be restored now: what may be the beginning of a placeholder waits */
+static int
+safe_end(const char *s, int len)
+{
+	int			stop = Max(0, len - HOLD_BYTES);
+	int			at = len;
+
+	/* in the last bytes, behind the last blank ... */
+	while (at > 0 && len - at < HOLD_MAX && s[at - 1] != ' ' && s[at - 1] != '\n' && s[at - 1] != '\t')
+		at--;
+	if (len - at >= HOLD_MAX)
+	{
+		at = stop;
+		while (at > 0 && ((unsigned char) s[at] & 0xc0) == 0x80)
+			at--;
+		return at;
+	}
+	/* ... and not inside of brackets */
+	for (int i = at - 1; i >= stop; i--)
+	{
+		if (s[i] == '>')
+			break;
+		if (s[i] == '<')
+			return i;
+	}
+	return at;
+}
+
+/* mw_restorer_feed takes a piece and appends what can be handed out to "out". */
+void
+mw_restorer_feed(MwRestorer *r, const char *piece, int len, StringInfo out)
+{
+	int			ready;
+	int			n;
+	char	   *restored;
+
+	appendBinaryStringInfo(&r->held, piece, len);
+	ready = safe_end(r->held.data, r->held.len);
+	if (ready == 0)
+		return;
+	restored = mw_restore_text(r->map, r->held.data, ready, &n, NULL);
+	appendBinaryStringInfo(out, restored, n);
+	if (restored != r->held.data)
+		pfree(restored);
+	memmove(r->held.data, r->held.data + ready, r->held.len - ready + 1);
+	r->held.len -= ready;
+}
+
+/* mw_restorer_end appends the rest. */
+void
+mw_restorer_end(MwRestorer *r, StringInfo out)
+{
+	int			n;
+	char	   *restored = mw_restore_text(r->map, r->held.data, r->held.len, &n, NULL);
+
+	appendBinaryStringInfo(out, restored, n);
+	if (restored != r->held.data)
+		pfree(restored);
+	r->held.len = 0;
 }

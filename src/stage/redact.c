@@ -200,6 +200,39 @@ mw_redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg)
 		msg->text = mw_redact_text(policy, map, msg->text, msg->len, NULL, &msg->len, NULL, NULL);
 }
 
+/* ---------- files ---------- */
+
+/* Images, sounds and files are not looked into: where the policy says so they do not pass. */
+static void
+refuse_files(const MwMessage *msg)
+{
+	static const char *const texts[] = {
+		"text", "thinking", "redacted_thinking", "reasoning", "refusal", "tool_use", "tool_result", "input_text", "output_text", NULL
+	};
+	JsonbValue *content = msg->json ? mw_json_get(msg->json, "content") : NULL;
+	JsonbIterator *it;
+	JsonbIteratorToken tok;
+	JsonbValue	part;
+
+	if (content == NULL || content->type != jbvBinary || !JsonContainerIsArray(content->val.binary.data))
+		return;
+	it = JsonbIteratorInit(content->val.binary.data);
+	while ((tok = JsonbIteratorNext(&it, &part, true)) != WJB_DONE)
+	{
+		char	   *type;
+
+		if (tok != WJB_ELEM || part.type != jbvBinary || !JsonContainerIsObject(part.val.binary.data))
+			continue;
+		type = mw_json_get_text(JsonbValueToJsonb(&part), "type");
+		if (type != NULL && !one_of(type, texts))
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_PII_REFUSED),
+					 errmsg("images and files are refused"),
+					 errdetail("A message has a part that is no text, and what is in it cannot be redacted."),
+					 errhint("An administrator lets them pass as they are: SELECT mw_alter_tenant(..., '{\"redact\": {\"files\": \"pass\"}}');")));
+	}
+}
+
 /* ---------- the stage ---------- */
 
 static void
@@ -214,6 +247,9 @@ redact_all(MwCall *call)
 		mw_pii_reserve_message(&call->map, &call->messages[i]);
 	(void) redact_schema(NULL, &call->map, call->tools);
 	(void) redact_schema(NULL, &call->map, call->params);
+	if (call->policy->refuse_files)
+		for (i = 0; i < call->nmessages; i++)
+			refuse_files(&call->messages[i]);
 	for (i = 0; i < call->nmessages; i++)
 		if (call->messages[i].from_caller)
 			mw_redact_message(call->policy, &call->map, &call->messages[i]);
@@ -234,6 +270,15 @@ mw_redact_run(MwCall *call)
 	}
 	mw_fault("redact");
 	mw_next(call);
+
+	/* on every reading, from the cache too; what a tool is called with it needs as it is */
+	if (call->redact && call->policy->redact_output && call->answer && call->answer->text)
+	{
+		MemoryContext old = MemoryContextSwitchTo(call->cxt);
+
+		call->answer->text = mw_redact_answer(call->policy, call->answer->text, call->answer->len, &call->answer->len);
+		MemoryContextSwitchTo(old);
+	}
 }
 
 /* The policy with every "block" made a placeholder, and the types that had it. */

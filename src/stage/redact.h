@@ -6,6 +6,7 @@
 
 #include "mw.h"
 #include "policy/policy.h"
+#include "policy/redaction.h"
 #include "policy/rules.h"
 #include "util/regex.h"
 #include "util/validate.h"
@@ -50,10 +51,46 @@ extern int	mw_pii_entry(MwPiiMap *map, const char *type, const char *value, int 
 extern bool mw_pii_add(MwPiiMap *map, const char *placeholder, int plen, const char *value, int len);
 
 /* what a strategy puts in a value's place */
-extern const char *mw_strategy_name(MwStrategy strategy);
-extern bool mw_strategy_find(const char *name, MwStrategy *strategy);
 extern char *mw_pii_masked(const char *type, const char *value, int len, int *newlen);
 extern char *mw_pii_hashed(const char *tenant, const char *type, const char *value, int len);
+
+/* placeholder.c: how placeholders are spelled */
+#define MW_TYPE_MAX		63
+/* more digits than a number that is ever issued */
+#define MW_NUMBER_DIGITS 9
+
+typedef struct MwLoose
+{
+	const char *s;
+	int			len;
+	int			at;				/* what was found ends before here */
+	int			bracket,
+				under;			/* the next < and _ */
+	int			from,
+				to;				/* the one found */
+	char		strict[MW_TYPE_MAX + MW_NUMBER_DIGITS + 8];	/* as mw would write it */
+	int			type_len;
+	int			number;
+	bool		is_strict;		/* and that is how it is written */
+} MwLoose;
+
+extern int	mw_placeholder_read(const char *s, int len, int *type_len, int *number);
+extern void mw_loose_start(MwLoose *l, const char *s, int len);
+extern bool mw_loose_next(MwLoose *l);
+
+/* pii_map.c: restoring a text that comes in pieces; one cut in two is restored */
+typedef struct MwRestorer
+{
+	const MwPiiMap *map;
+	StringInfoData held;
+} MwRestorer;
+
+extern void mw_restorer_start(MwRestorer *r, const MwPiiMap *map);
+extern void mw_restorer_feed(MwRestorer *r, const char *piece, int len, StringInfo out);
+extern void mw_restorer_end(MwRestorer *r, StringInfo out);
+
+/* An answer's text: what a model says beyond placeholders.  Raises MW201 for strategy block. */
+extern char *mw_redact_answer(const MwPolicy *policy, char *s, int len, int *newlen);
 
 extern void mw_pii_map_init(MwPiiMap *map, MemoryContext cxt);
 /* Placeholders literally in a text are never issued: call for every text of the call before redacting the first. */
@@ -64,16 +101,15 @@ extern void mw_pii_reserve(MwPiiMap *map, const char *s, int len);
  */
 extern char *mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const char *label,
 							int *newlen, MwSpan **spans, int *nspans);
-/* Replace the placeholders of this map; s itself when none is there.  *missing (may be NULL): something that looks like one of ours but is not in the map. */
+/* Replace the placeholders of this map, also where a model spelled them otherwise (counted in map->loose); s itself when none is there.  *missing (may be NULL): something that looks like one of ours but is not in the map. */
 extern char *mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing);
 
 /* one message, rewritten in place; the spans found, by type, are added to *counts (may be NULL) */
 extern void mw_redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg);
 extern void mw_pii_reserve_message(MwPiiMap *map, MwMessage *msg);
 
-/* a type's name as mw writes it: LangChain's names and small letters are accepted */
-extern char *mw_pii_type_name(const char *name);
-
+/* recognizer_call.c: let SQL functions be asked; from _PG_init */
+extern void mw_recognizers_init(void);
 /* compile the built-in patterns in the postmaster */
 extern void mw_redact_prewarm(void);
 

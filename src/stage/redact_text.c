@@ -95,3 +95,56 @@ mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const ch
 	*newlen = p - out;
 	return out;
 }
+
+/* mw_redact_answer takes personal data out of what a model said; nothing of it is ever put back. */
+char *
+mw_redact_answer(const MwPolicy *policy, char *s, int len, int *newlen)
+{
+	int			n;
+	MwSpan	   *sp = mw_pii_find(policy, s, len, NULL, &n);
+	StringInfoData buf;
+	int			at = 0;
+
+	*newlen = len;
+	if (n == 0)
+		return s;
+	initStringInfo(&buf);
+	for (int i = 0; i < n; i++)
+	{
+		const char *value = s + sp[i].from;
+		int			vlen = sp[i].to - sp[i].from;
+		const char *type = sp[i].rec->type;
+
+		CHECK_FOR_INTERRUPTS();
+		appendBinaryStringInfo(&buf, s + at, sp[i].from - at);
+		at = sp[i].to;
+		switch (sp[i].rec->strategy)
+		{
+			case MW_STRATEGY_MASK:
+				{
+					int			masked_len;
+					char	   *masked = mw_pii_masked(type, value, vlen, &masked_len);
+
+					appendBinaryStringInfo(&buf, masked, masked_len);
+					break;
+				}
+			case MW_STRATEGY_HASH:
+				appendStringInfoString(&buf, mw_pii_hashed(policy->tenant ? policy->tenant : "*", type, value, vlen));
+				break;
+			case MW_STRATEGY_BLOCK:
+				ereport(ERROR,
+						(errcode(ERRCODE_MW_PII_REFUSED),
+						 errmsg("the answer holds personal data"),
+						 errdetail("The model's answer holds a value of type %s, whose strategy is \"block\". It is paid for and recorded.", type),
+						 errhint("Ask otherwise, or let an administrator choose another strategy for %s.", type)));
+				break;
+			case MW_STRATEGY_PLACEHOLDER:
+			case MW_STRATEGY_REDACT:
+				appendStringInfo(&buf, "[REDACTED_%s]", type);
+				break;
+		}
+	}
+	appendBinaryStringInfo(&buf, s + at, len - at);
+	*newlen = buf.len;
+	return buf.data;
+}

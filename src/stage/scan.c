@@ -3,7 +3,7 @@
  *
  * Prose holds few digits and fewer : = @: a look at 64 bytes at a time finds
  * those, and at each of them a few loads and ANDs of bit sets say which
- * recognisers can begin there (gate.h), usually none.  Only these are run, at
+ * recognisers can begin there (pii_gate.h), usually none.  Only these are run, at
  * that one place.  What is done at a stop is bounded, or reads bytes that no
  * other stop reads again, so the time is linear whatever the text is, and clean
  * text costs the same with ten recognisers as with two hundred.
@@ -217,7 +217,7 @@ at_number(MwSearch *q, int b, int e)
 		while (bits)
 		{
 			int			rec = w * 64 + pg_rightmost_one_pos64(bits);
-			const MwGate *g = &plan->recs[rec].gate;
+			const MwPiiGate *g = &plan->recs[rec].gate;
 
 			bits &= bits - 1;
 			if (b < q->found->covered && plan->recs[rec].rec->priority <= q->found->covered_by)
@@ -269,7 +269,7 @@ at_word(MwSearch *q, int b, int e)
 		while (bits)
 		{
 			int			rec = w * 64 + pg_rightmost_one_pos64(bits);
-			const MwGate *g = &plan->recs[rec].gate;
+			const MwPiiGate *g = &plan->recs[rec].gate;
 
 			bits &= bits - 1;
 			if (is_digit(q->s[b]) && !((g->digits >> (q->s[b] - '0')) & 1))
@@ -386,7 +386,7 @@ at_mail(MwSearch *q, Done *done, int i)
 
 	for (int w = 0; w < MW_SET_WORDS; w++)
 	{
-		uint64		bits = q->plan->of_kind[MW_GATE_AT].w[w];
+		uint64		bits = q->plan->of_kind[MW_PII_GATE_AT].w[w];
 
 		while (bits)
 		{
@@ -441,7 +441,7 @@ at_colon(MwSearch *q, Done *done, int i)
 		colons--;
 	}
 	if (colons >= 2 && e - b >= 3)
-		try_set(q, &q->plan->of_kind[MW_GATE_COLON], b);
+		try_set(q, &q->plan->of_kind[MW_PII_GATE_COLON], b);
 }
 
 /* A hyphen: pairs of hexadecimal digits, or the head of a key block */
@@ -456,7 +456,7 @@ at_hyphen(MwSearch *q, Done *done, int i)
 		{
 			int			before = q->found->n;
 
-			try_set(q, &q->plan->of_kind[MW_GATE_PEM], i);
+			try_set(q, &q->plan->of_kind[MW_PII_GATE_PEM], i);
 			done->pem = q->found->n > before ? q->found->spans[q->found->n - 1].to : i + 5;
 		}
 		return;
@@ -465,7 +465,7 @@ at_hyphen(MwSearch *q, Done *done, int i)
 		i >= done->dash)
 	{
 		done->dash = i + 15;
-		try_set(q, &q->plan->of_kind[MW_GATE_DASH], i - 2);
+		try_set(q, &q->plan->of_kind[MW_PII_GATE_DASH], i - 2);
 	}
 }
 
@@ -552,12 +552,12 @@ at_named(MwSearch *q, int i)
 	}
 	for (int w = 0; w < MW_SET_WORDS; w++)
 	{
-		uint64		bits = q->plan->of_kind[MW_GATE_NAMED].w[w];
+		uint64		bits = q->plan->of_kind[MW_PII_GATE_NAMED].w[w];
 
 		while (bits)
 		{
 			int			rec = w * 64 + pg_rightmost_one_pos64(bits);
-			const MwGate *g = &q->plan->recs[rec].gate;
+			const MwPiiGate *g = &q->plan->recs[rec].gate;
 
 			bits &= bits - 1;
 			if (g->min > longest || (g->start && strncmp(s + b, g->start, Min(strlen(g->start), (size_t) (e - b))) != 0))
@@ -578,7 +578,7 @@ at_scheme(MwSearch *q, int i)
 	while (b < i && !is_letter(q->s[b]))
 		b++;
 	if (i - b >= 2)
-		try_set(q, &q->plan->of_kind[MW_GATE_SCHEME], b);
+		try_set(q, &q->plan->of_kind[MW_PII_GATE_SCHEME], b);
 }
 
 /* A run of capital letters that ends at or behind i */
@@ -597,7 +597,7 @@ at_caps(MwSearch *q, Done *done, int i)
 	done->caps = i;
 	/* runs with a digit are words, which the scan stops at anyway */
 	if (i - b >= 8 && i - b <= 11)
-		try_set(q, &q->plan->of_kind[MW_GATE_CAPS], b);
+		try_set(q, &q->plan->of_kind[MW_PII_GATE_CAPS], b);
 }
 
 /* mw_pii_scan_named looks at one name. */

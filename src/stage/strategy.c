@@ -1,5 +1,5 @@
 /*
- * strategy.c - what stands in a value's place, and how types are called.
+ * strategy.c - what stands in a value's place.
  */
 #include "postgres.h"
 
@@ -7,49 +7,6 @@
 
 #include "stage/redact.h"
 #include "util/hash.h"
-
-static const char *const strategy_names[] = {"mask", "placeholder", "hash", "redact", "block"};
-
-const char *
-mw_strategy_name(MwStrategy strategy)
-{
-	return strategy_names[strategy];
-}
-
-bool
-mw_strategy_find(const char *name, MwStrategy *strategy)
-{
-	int			i;
-
-	for (i = 0; i < (int) lengthof(strategy_names); i++)
-		if (strcmp(strategy_names[i], name) == 0)
-		{
-			*strategy = (MwStrategy) i;
-			return true;
-		}
-	return false;
-}
-
-/* mw_pii_type_name spells a type as mw does; other people's names for the same are accepted. */
-char *
-mw_pii_type_name(const char *name)
-{
-	static const char *const aliases[][2] = {
-		{"CREDIT_CARD", "CC"}, {"MAC_ADDRESS", "MAC"}, {"IP_ADDRESS", "IP"}, {"EMAIL_ADDRESS", "EMAIL"},
-		{"PHONE_NUMBER", "PHONE"}, {"US_SSN", "SSN"}, {"IBAN_CODE", "IBAN"},
-	};
-	char	   *upper = pstrdup(name);
-	char	   *p;
-	size_t		i;
-
-	for (p = upper; *p; p++)
-		if (*p >= 'a' && *p <= 'z')
-			*p -= 32;
-	for (i = 0; i < lengthof(aliases); i++)
-		if (strcmp(upper, aliases[i][0]) == 0)
-			return pstrdup(aliases[i][1]);
-	return upper;
-}
 
 static inline bool
 is_plain(char c)

@@ -1,18 +1,18 @@
 /*
- * gate.c - reading gates (gate.h says what they are).
+ * pii_gate.c - reading gates (pii_gate.h says what they are).
  */
 #include "postgres.h"
 
-#include "stage/gate.h"
+#include "stage/pii_gate.h"
 
 static const struct
 {
 	const char *name;
-	MwGateKind	kind;
+	MwPiiGateKind	kind;
 }			kinds[] = {
-	{"number", MW_GATE_NUMBER}, {"word", MW_GATE_WORD}, {"run", MW_GATE_RUN}, {"key", MW_GATE_KEY},
-	{"at", MW_GATE_AT}, {"colon", MW_GATE_COLON}, {"dash", MW_GATE_DASH}, {"named", MW_GATE_NAMED},
-	{"scheme", MW_GATE_SCHEME}, {"pem", MW_GATE_PEM}, {"caps", MW_GATE_CAPS},
+	{"number", MW_PII_GATE_NUMBER}, {"word", MW_PII_GATE_WORD}, {"run", MW_PII_GATE_RUN}, {"key", MW_PII_GATE_KEY},
+	{"at", MW_PII_GATE_AT}, {"colon", MW_PII_GATE_COLON}, {"dash", MW_PII_GATE_DASH}, {"named", MW_PII_GATE_NAMED},
+	{"scheme", MW_PII_GATE_SCHEME}, {"pem", MW_PII_GATE_PEM}, {"caps", MW_PII_GATE_CAPS},
 };
 
 /* 3,5-9 as bits */
@@ -87,9 +87,9 @@ is(const char *p, const char *word)
 	return strncmp(p, word, strlen(word)) == 0;
 }
 
-/* mw_gate_read reads one. */
+/* mw_pii_gate_read reads one. */
 bool
-mw_gate_read(const char *spec, MwGate *gate)
+mw_pii_gate_read(const char *spec, MwPiiGate *gate)
 {
 	const char *p = spec;
 	size_t		n;
@@ -107,7 +107,7 @@ mw_gate_read(const char *spec, MwGate *gate)
 	for (i = 0; i < lengthof(kinds); i++)
 		if (strlen(kinds[i].name) == n && strncmp(p, kinds[i].name, n) == 0)
 			gate->kind = kinds[i].kind;
-	if (gate->kind == MW_GATE_NONE)
+	if (gate->kind == MW_PII_GATE_NONE)
 		return false;
 	p += n;
 

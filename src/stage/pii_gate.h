@@ -1,5 +1,5 @@
 /*
- * gate.h - where in a text can a match of a recogniser begin at all.
+ * pii_gate.h - where in a text can a match of a recogniser begin at all.
  *
  * The scan (scan.c) stops at few bytes of a text: digits and : = @ -, and runs
  * of capital letters.  A gate says at which of these stops a recogniser is worth
@@ -28,16 +28,16 @@
  *
  * Without a gate a pattern is searched for in the whole text.
  */
-#ifndef MW_GATE_H
-#define MW_GATE_H
+#ifndef MW_PII_GATE_H
+#define MW_PII_GATE_H
 
 #include "postgres.h"
 
-typedef enum MwGateKind
+typedef enum MwPiiGateKind
 {
-	MW_GATE_NONE, MW_GATE_NUMBER, MW_GATE_WORD, MW_GATE_RUN, MW_GATE_KEY, MW_GATE_AT, MW_GATE_COLON,
-	MW_GATE_DASH, MW_GATE_NAMED, MW_GATE_SCHEME, MW_GATE_PEM, MW_GATE_CAPS, MW_NGATES
-} MwGateKind;
+	MW_PII_GATE_NONE, MW_PII_GATE_NUMBER, MW_PII_GATE_WORD, MW_PII_GATE_RUN, MW_PII_GATE_KEY, MW_PII_GATE_AT, MW_PII_GATE_COLON,
+	MW_PII_GATE_DASH, MW_PII_GATE_NAMED, MW_PII_GATE_SCHEME, MW_PII_GATE_PEM, MW_PII_GATE_CAPS, MW_PII_NGATES
+} MwPiiGateKind;
 
 /* a bit for each of these */
 #define MW_PREV_OTHER	0x01
@@ -58,9 +58,9 @@ typedef enum MwGateKind
 
 #define MW_LEN_LONG		63		/* and longer */
 
-typedef struct MwGate
+typedef struct MwPiiGate
 {
-	MwGateKind	kind;
+	MwPiiGateKind	kind;
 	uint64		len;			/* bit n: the first run may have n characters */
 	uint64		two;			/* likewise the next run of digits */
 	int			min;
@@ -73,9 +73,9 @@ typedef struct MwGate
 	bool		high;
 	bool		before;
 	const char *start;			/* of a key: its beginnings, in the text of the gate */
-} MwGate;
+} MwPiiGate;
 
 /* Read a gate; false where it is none. */
-extern bool mw_gate_read(const char *spec, MwGate *gate);
+extern bool mw_pii_gate_read(const char *spec, MwPiiGate *gate);
 
 #endif

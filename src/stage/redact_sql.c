@@ -1,0 +1,312 @@
+/*
+ * redact_sql.c - redaction usable alone from SQL.
+ *
+ * No preloading, no network, no tenant needed.  Without a tenant "types" and
+ * "preset" say what is looked for; with one its own rules hold, and options can
+ * only add to them.  Offsets are characters of the input, as SQL's substr counts
+ * them.  Nothing here writes anything.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "portability/instr_time.h"
+#include "utils/builtins.h"
+
+#include "stage/detect.h"
+#include "stage/redact.h"
+#include "util/json.h"
+#include "util/json_push.h"
+
+PG_FUNCTION_INFO_V1(mw_redact);
+PG_FUNCTION_INFO_V1(mw_restore);
+PG_FUNCTION_INFO_V1(mw_test_recognizer);
+PG_FUNCTION_INFO_V1(mw_builtin_recognizer_rows);
+
+static const MwPolicy *
+policy_of(FunctionCallInfo fcinfo, int arg)
+{
+	if (PG_ARGISNULL(arg))
+		return mw_policy_default();
+	return mw_policy_get(text_to_cstring(PG_GETARG_TEXT_PP(arg)));
+}
+
+/* ---------- mw_redact ---------- */
+
+/* The policy with the options of one call */
+static const MwPolicy *
+redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
+{
+	MwRedaction r;
+	MwPolicy   *own;
+	const char *unknown;
+
+	mw_redaction_read(options, "mw_redact", mw_redact_keys, &r);
+	if (!r.types_given && r.strategies == NIL)
+		return policy;
+	own = palloc(sizeof(MwPolicy));
+	*own = *policy;
+	own->cxt = CurrentMemoryContext;
+	own->redact_plan = NULL;
+	own->recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
+	memcpy(own->recognizers, policy->recognizers, sizeof(MwRecognizer) * policy->nrecognizers);
+	unknown = mw_redaction_apply(&r, own->recognizers, own->nrecognizers, of_tenant);
+	if (unknown)
+		mw_redaction_unknown(policy, unknown);
+	if (r.types_given && !of_tenant)
+	{
+		int			n = 0;
+
+		for (int i = 0; i < own->nrecognizers; i++)
+			if (mw_redaction_names(&r, own->recognizers[i].type))
+				own->recognizers[n++] = own->recognizers[i];
+		own->nrecognizers = n;
+	}
+	return own;
+}
+
+/* mw_redact(input, tenant, options) */
+Datum
+mw_redact(PG_FUNCTION_ARGS)
+{
+	const MwPolicy *policy;
+	text	   *input;
+	char	   *s;
+	char	   *out;
+	int			len,
+				outlen;
+	MwPiiMap	map;
+	MwSpan	   *spans;
+	int			nspans;
+	CharCounter count;
+	JsonbParseState *st = NULL;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	policy = policy_of(fcinfo, 1);
+	if (!PG_ARGISNULL(2))
+		policy = redact_options(policy, PG_GETARG_JSONB_P(2), !PG_ARGISNULL(1));
+	input = PG_GETARG_TEXT_PP(0);
+	s = VARDATA_ANY(input);
+	len = VARSIZE_ANY_EXHDR(input);
+
+	mw_pii_map_init(&map, CurrentMemoryContext);
+	mw_pii_reserve(&map, s, len);
+	out = mw_redact_text(policy, &map, s, len, NULL, &outlen, &spans, &nspans);
+
+	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+	push_key(&st, "text");
+	push_string(&st, WJB_VALUE, out, outlen);
+	push_key(&st, "map");
+	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+	for (int i = 0; i < map.n; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		push_key(&st, map.entries[i].placeholder);
+		push_string(&st, WJB_VALUE, map.entries[i].value, map.entries[i].value_len);
+	}
+	pushJsonbValue(&st, WJB_END_OBJECT, NULL);
+	push_key(&st, "spans");
+	pushJsonbValue(&st, WJB_BEGIN_ARRAY, NULL);
+	count.s = s;
+	count.byte = count.chars = 0;
+	for (int i = 0; i < nspans; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+		push_int(&st, "start", chars_at(&count, spans[i].from));
+		push_int(&st, "end", chars_at(&count, spans[i].to));
+		push_member(&st, "type", spans[i].rec->type);
+		push_key(&st, "placeholder");
+		push_string(&st, WJB_VALUE, spans[i].shown, spans[i].shown_len);
+		pushJsonbValue(&st, WJB_END_OBJECT, NULL);
+	}
+	pushJsonbValue(&st, WJB_END_ARRAY, NULL);
+	PG_RETURN_JSONB_P(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)));
+}
+
+/* ---------- mw_restore ---------- */
+
+#define MAX_TYPES 1024
+
+/* The map that mw_redact returned, as a map of placeholders. */
+static void
+read_map(Jsonb *jb, MwPiiMap *map)
+{
+	JsonbIterator *it;
+	JsonbIteratorToken tok;
+	JsonbValue	v;
+	char	   *key = NULL;
+	int			keylen = 0;
+
+	if (!mw_json_is_object(jb))
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("map must be an object of placeholders and their values"),
+				 errhint("Use the member \"map\" of what mw_redact returned.")));
+	mw_pii_map_init(map, CurrentMemoryContext);
+	it = JsonbIteratorInit(&jb->root);
+	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	{
+		if (tok == WJB_KEY)
+		{
+			key = v.val.string.val;
+			keylen = v.val.string.len;
+		}
+		if (tok != WJB_VALUE)
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		if (v.type != jbvString ||
+			!mw_pii_add(map, key, keylen, v.val.string.val, v.val.string.len))
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("map has a member that is no placeholder with a text"),
+					 errhint("Placeholders look like <EMAIL_0>; use the member \"map\" of what mw_redact returned.")));
+		/* types are searched one after another; no redaction makes as many */
+		if (map->ntypes > MAX_TYPES)
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_BAD_ARGUMENT),
+					 errmsg("map has placeholders of too many types"),
+					 errdetail("At most %d are allowed.", MAX_TYPES),
+					 errhint("Use the member \"map\" of what mw_redact returned.")));
+	}
+}
+
+/* mw_restore(input, map) */
+Datum
+mw_restore(PG_FUNCTION_ARGS)
+{
+	text	   *input = PG_GETARG_TEXT_PP(0);
+	MwPiiMap	map;
+	int			outlen;
+	char	   *out;
+
+	read_map(PG_GETARG_JSONB_P(1), &map);
+	out = mw_restore_text(&map, VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input), &outlen, NULL);
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(out, outlen));
+}
+
+/* ---------- mw_test_recognizer ---------- */
+
+/* mw_test_recognizer(pii_type, sample, tenant): a row a match of each of its patterns, and what became of it */
+Datum
+mw_test_recognizer(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsi = (ReturnSetInfo *) fcinfo->resultinfo;
+	char	   *type;
+	const MwPolicy *policy;
+	text	   *sample;
+	char	   *s;
+	int			len;
+	bool		any = false;
+	MwSpan	   *spans;
+	int			nspans;
+	MwPolicy	own;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		return (Datum) 0;
+	type = mw_pii_type_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	policy = policy_of(fcinfo, 2);
+	sample = PG_GETARG_TEXT_PP(1);
+	s = VARDATA_ANY(sample);
+	len = VARSIZE_ANY_EXHDR(sample);
+
+	/* what the type finds, with its patterns on demand */
+	own = *policy;
+	own.cxt = CurrentMemoryContext;
+	own.redact_plan = NULL;
+	own.recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
+	own.nrecognizers = 0;
+	for (int i = 0; i < policy->nrecognizers; i++)
+		if (strcmp(policy->recognizers[i].type, type) == 0)
+		{
+			own.recognizers[own.nrecognizers] = policy->recognizers[i];
+			own.recognizers[own.nrecognizers++].demanded = true;
+			any = true;
+		}
+	if (!any)
+		mw_redaction_unknown(policy, type);
+	spans = mw_pii_find(&own, s, len, NULL, &nspans);
+
+	for (int i = 0; i < own.nrecognizers; i++)
+	{
+		const MwRecognizer *rec = &own.recognizers[i];
+		MwPiiTrial *trials;
+		int			n;
+		double		us;
+
+		n = mw_pii_trial(&own, i, s, len, &trials, &us);
+		for (int k = 0; k < Max(n, 1); k++)
+		{
+			Datum		values[9];
+			bool		nulls[9] = {0};
+			CharCounter count = {s, 0, 0};
+
+			CHECK_FOR_INTERRUPTS();
+			values[0] = Int32GetDatum(i);
+			nulls[1] = nulls[2] = nulls[3] = nulls[4] = nulls[5] = nulls[6] = true;
+			if (k < n)
+			{
+				const MwPiiTrial *t = &trials[k];
+				bool		found = false;
+
+				values[1] = Int32GetDatum(chars_at(&count, t->from));
+				values[2] = Int32GetDatum(chars_at(&count, t->to));
+				values[3] = PointerGetDatum(cstring_to_text_with_len(s + t->from, t->to - t->from));
+				values[4] = BoolGetDatum(t->valid);
+				values[5] = BoolGetDatum(t->named);
+				for (int j = 0; j < nspans; j++)
+					found |= spans[j].from <= t->from && spans[j].to > t->from && t->valid && t->named;
+				values[6] = BoolGetDatum(found);
+				nulls[1] = nulls[2] = nulls[3] = nulls[6] = false;
+				nulls[4] = rec->validator == NULL;
+				nulls[5] = rec->context == NULL;
+			}
+			values[7] = BoolGetDatum(rec->on_demand);
+			values[8] = Float8GetDatum(us);
+			tuplestore_putvalues(rsi->setResult, rsi->setDesc, values, nulls);
+		}
+	}
+	return (Datum) 0;
+}
+
+/* ---------- the built-in rows, for the install script ---------- */
+
+#define PUT_TEXT(i, s) \
+	do { \
+		const char *s_ = (s); \
+		nulls[i] = s_ == NULL; \
+		values[i] = s_ ? CStringGetTextDatum(s_) : (Datum) 0; \
+	} while (0)
+
+/* mw.builtin_recognizers(): pii_type, id, pattern, validator, context, priority, strategy, prefilter, on_demand */
+Datum
+mw_builtin_recognizer_rows(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsi = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			id = 0;
+	int			i;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (i = 0; i < mw_builtin_recognizers(); i++)
+	{
+		const MwRecognizer *rec = mw_builtin_recognizer(i);
+		Datum		values[9];
+		bool		nulls[9] = {0};
+
+		id = i > 0 && strcmp(rec->type, mw_builtin_recognizer(i - 1)->type) == 0 ? id + 1 : 0;
+		PUT_TEXT(0, rec->type);
+		values[1] = Int32GetDatum(id);
+		PUT_TEXT(2, rec->pattern);
+		PUT_TEXT(3, rec->validator);
+		PUT_TEXT(4, rec->context);
+		values[5] = Int32GetDatum(rec->priority);
+		PUT_TEXT(6, mw_strategy_name(rec->strategy));
+		PUT_TEXT(7, rec->prefilter);
+		values[8] = BoolGetDatum(rec->on_demand);
+		tuplestore_putvalues(rsi->setResult, rsi->setDesc, values, nulls);
+	}
+	return (Datum) 0;
+}
