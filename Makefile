@@ -109,6 +109,11 @@ build.flags: FORCE
 # Programs that test a module without a server (test/run c); each links what it is about.
 TEST_C = $(patsubst %.c,%,$(sort $(wildcard test/c/*_test.c)))
 EXTRA_CLEAN += $(TEST_C)
+PII_ALONE = $(wildcard src/stage/recognizers*.c src/util/validate*.c) $(addprefix src/stage/,scan.c detect.c context.c overlap.c pii_view.c \
+	pii_gate.c pii_map.c placeholder.c strategy.c normalise.c redact_text.c) $(addprefix src/util/,keccak.c regex.c hash.c)
+test/c/pii_test: $(patsubst %.c,%.o,$(sort $(PII_ALONE)) test/c/alone/alone.c test/c/alone/policy.c)
+test/c/pii_test: SHLIB_LINK += -Wl,--wrap=unicode_normalize
+EXTRA_CLEAN += test/c/alone/alone.o test/c/alone/policy.o
 test/c/http_test: $(patsubst %.c,%.o,$(sort $(wildcard src/gateway/http*.c) src/gateway/address.c))
 test/c/views_test: src/stage/normalise.o src/stage/decode.o src/stage/hints.o src/stage/ngrams.o
 test/c/%_test: test/c/%_test.c $(C_HEADERS) build.flags

@@ -64,7 +64,7 @@ BEGIN
 	RETURN mw_ask('break-priv', NULL, prompt, messages => messages);
 END
 $$;
-SELECT is(pg_temp.said('ana@example.com'), 'ana@example.com|<EMAIL_1>|<EMAIL_7>|<SSN_0>|<EMAIL_00>|<email_0>', 'only what was issued is restored');
+SELECT is(pg_temp.said('ana@example.com'), 'ana@example.com|<EMAIL_1>|<EMAIL_7>|<SSN_0>|<EMAIL_00>|ana@example.com', 'only what was issued is restored');
 SELECT is(pg_temp.said('x'), '<EMAIL_0>|<EMAIL_1>|<EMAIL_7>|<SSN_0>|<EMAIL_00>|<email_0>', 'the next call begins with an empty map');
 SELECT is(pg_temp.said('<EMAIL_0> ana@example.com'), '<EMAIL_0>|ana@example.com|<EMAIL_7>|<SSN_0>|<EMAIL_00>|<email_0>', 'a typed one names nobody');
 SELECT is(pg_temp.said('ana@example.com', m), '<EMAIL_0>|ana@example.com|<EMAIL_7>|<SSN_0>|<EMAIL_00>|<email_0>', n)

@@ -15,6 +15,9 @@
 #include "common/hashfn.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "policy/policy.h"
+#include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
@@ -206,6 +209,8 @@ appendStringInfo(StringInfo s, const char *fmt,...)
 	va_end(args);
 	appendBinaryStringInfo(s, buf, strlen(buf));
 }
+
+void appendStringInfoString(StringInfo s, const char *t) { appendBinaryStringInfo(s, t, strlen(t)); }
 
 char *quote_literal_cstr(const char *s) { return psprintf("'%s'", s); }
 
