@@ -31,7 +31,7 @@ extern const char *mw_redaction_apply(const MwRedaction *r, MwRecognizer *recs, 
 extern bool mw_redaction_names(const MwRedaction *r, const char *type);
 /* A copy of a policy (current context) with a call's options, which can only make it stricter.  Raises MW001 for an unknown type. */
 extern const MwPolicy *mw_redaction_tighten(const MwPolicy *policy, Jsonb *options);
-extern void mw_redaction_unknown(const MwPolicy *policy, const char *type) pg_attribute_noreturn();
+extern _Noreturn void mw_redaction_unknown(const MwPolicy *policy, const char *type);
 
 /* names */
 extern const char *mw_strategy_name(MwStrategy strategy);
