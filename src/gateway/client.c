@@ -30,6 +30,7 @@
 #include "util/hash.h"
 #include "util/spi.h"
 
+#define LOOK_EVERY_MS	500
 #define LATE_MS		1000		/* how long after a call's deadline its gateway may still answer */
 
 /* ---------- slots ---------- */
@@ -254,6 +255,7 @@ wait_for(int i, void *held, MwInstant deadline)
 	dsa_pointer reply;
 	MwWireReply *wire;
 	MwWireReply *copy;
+	MwInstant	look = mw_after_ms(LOOK_EVERY_MS);	/* whether a gateway runs, and whether it is too late */
 	Size		size;
 
 	for (;;)
@@ -263,12 +265,15 @@ wait_for(int i, void *held, MwInstant deadline)
 		LWLockRelease(mw_shared->lock);
 		if (state == MW_SLOT_DONE)
 			break;
-		if (WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 500, mw_wait_event()) & WL_TIMEOUT)
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, mw_ms_until(look), mw_wait_event());
+		/* by the clock: who sets our latch more often (client_connection_check_interval) lets no wait time out */
+		if (mw_passed(look))
 		{
 			if (state == MW_SLOT_QUEUED)
 				mw_gateway_ensure();
 			if (mw_ms_since(deadline) > LATE_MS)
 				give_up(state);
+			look = mw_after_ms(LOOK_EVERY_MS);
 		}
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();

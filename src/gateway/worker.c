@@ -101,12 +101,21 @@ wind_down(void)
 	proc_exit(0);
 }
 
+/* It ends before it has sat down, for lack of memory say: the next caller starts another at once */
 static void
-sit_down(int index)
+not_come(int code, Datum arg)
+{
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	if (gate->db == DatumGetObjectId(arg) && gate->pid == 0)
+		gate->starting = false;
+	LWLockRelease(mw_shared->lock);
+}
+
+static void
+sit_down(void)
 {
 	bool		taken;
 
-	gate = &mw_shared->gates[index];
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	taken = gate->db != MyDatabaseId || gate->pid != 0;
 	if (!taken)
@@ -203,9 +212,11 @@ mw_gateway_main(Datum arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGINT, StatementCancelHandler);	/* lock_timeout sends it; nobody else's cancel means anything here */
 	BackgroundWorkerUnblockSignals();
+	gate = &mw_shared->gates[DatumGetInt32(arg)];
+	before_shmem_exit(not_come, ObjectIdGetDatum(db));
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, 0);
 
-	sit_down(DatumGetInt32(arg));
+	sit_down();
 	round_cxt = AllocSetContextCreate(TopMemoryContext, "mw round", ALLOCSET_DEFAULT_SIZES);
 	own_settings();
 	if (!mw_http_init(why, sizeof(why)))

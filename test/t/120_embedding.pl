@@ -40,6 +40,24 @@ is(reserved(), '0', '... nor in a subtransaction');
 $c->query('COMMIT');
 money_holds($node, 'after refusals');
 
+# ---------- a latch that is set all the time ----------
+
+# the server looks after its client so often that no wait of half a second ever times out
+$node->safe_psql('postgres', q{ALTER SYSTEM SET client_connection_check_interval = '20ms'; SELECT pg_reload_conf()});
+$up->reset({ m => [ { text => 'here', repeat => 99 } ] });
+my $looked = client();
+is($looked->word(ask('acme', 's1', 'a gateway runs', %off)), 'here', 'with client_connection_check_interval a call works');
+my $stopped = gateway();
+kill 'STOP', $stopped;
+my $from = time;
+is_error($looked->query(ask('acme', 's1', 'a gateway that is stopped', options => { cache => 'off', timeout => 2 }), 40), 'MW404',
+	'... and a deadline comes while the gateway is stopped');
+cmp_ok(time - $from, '<', 20, '... in time');
+kill 'CONT', $stopped;
+$node->safe_psql('postgres', q{ALTER SYSTEM RESET client_connection_check_interval; SELECT pg_reload_conf()});
+eventually(sub { return reserved() eq '0'; });
+money_holds($node, 'after a gateway that was stopped');
+
 # ---------- a process dies in the middle of calls ----------
 
 $up->reset({ m => [ { text => 'slow', hold => \1, repeat => 99 } ] });
