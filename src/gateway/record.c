@@ -124,9 +124,20 @@ forget_sums(void)
 void
 mw_record_reset(void)
 {
+	static Oid	remembered_of;
+
 	/* what is still touched belongs to a transaction that did not commit */
 	if (touched != NIL)
 		forget_sums();
+	/* and another table than the last to an extension that was dropped */
+	if (IsTransactionState())
+	{
+		Oid			spent = get_relname_relid("spent", get_namespace_oid("mw", false));
+
+		if (spent != remembered_of)
+			forget_sums();
+		remembered_of = spent;
+	}
 	touched = NIL;				/* lay in the last round's context */
 	crossed = NIL;
 }

@@ -133,12 +133,16 @@ score_chunk(void *arg, const uint32 *hashes, const int *last, int ntokens, const
 {
 	Scoring    *sc = arg;
 	int			slot = sc->chunks % header.window;
-	int			n = last[ntokens - 1];
+	int			n = 0;
 	int32		sum = 0;
-	int			i;
 
-	for (i = 0; i < n; i++)
-		sum += weights[hashes[i]];
+	/* the same again says nothing new: a number of many digits is one piece over and over */
+	for (int i = 0; i < last[ntokens - 1]; i++)
+		if (i == 0 || hashes[i] != hashes[i - 1])
+		{
+			sum += weights[hashes[i]];
+			n++;
+		}
 	if (sc->chunks >= (int) header.window)
 	{
 		sc->total -= sc->sum[slot];

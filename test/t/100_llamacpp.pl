@@ -81,6 +81,9 @@ cmp_ok($a->{usage}{output_tokens} // 99, '<=', 16, 'max_tokens is obeyed');
 ok(scalar(grep { /max_tokens/ } @{ $a->{notices} // [] }), '... and an answer that it cut off says so');
 is($admin->value("SELECT count(*) FROM mw.cache_entries"), '1', '... and is not cached') or diag $a->{output};
 
+# these prompts are for counting; what a guard makes of them is another test's subject
+$admin->value(qq{SELECT mw_alter_guard('$_', '{"mode": "log"}')}) for qw(learned context_flood);
+
 # our own count of a prompt is an upper bound of theirs
 for my $prompt ('x', 'a b c d e f g h i j k l m n o p q r s t u v w x y z', '1234567890' x 30, "\x{1F600}" x 40, 'antidisestablishmentarianism ' x 40, '{"a": [1, 2, {"b": null}]}' x 20, "\n\n\t" x 30, "\x{4f60}\x{597d}" x 40)
 {

@@ -65,8 +65,8 @@ my @all = map { client() } 1 .. 20;
 $all[$_]->send(ask('acme', "s$_", "call $_", request_id => "segv-$_", %off)) for 0 .. $#all;
 $up->wait(requests => 20);
 kill 'SEGV', $all[7]->pid;
-$up->release;
 $_->result for @all;
+$up->release;		# only now: an answer that came before the postmaster saw the death would be one
 ok(wait_recovered($node), 'after a backend died by SIGSEGV the server is back by itself');
 $up->reset({ m => [ { text => 'fresh', repeat => 99 } ] });
 is(client()->word(ask('acme', 's1', 'fresh', %off)), 'fresh', '... and the next call works');
