@@ -88,6 +88,8 @@ sub new
 		$node->start;
 	}
 	$node->safe_psql('postgres', 'CREATE EXTENSION mw');
+	# prompts here are nonces and random words, by the thousand: what these two make of such texts is another test's subject
+	$node->safe_psql('postgres', qq{SELECT mw_alter_guard('$_', '{"mode": "off"}')}) for qw(learned context_flood);
 	# what fails here is meant to: a breaker would keep the faults away from what they are to try
 	$node->server(llm => $up->base_url, key => 'sk-campaign', breaker => 'off', retry_reserve => 9999, %{ $o{server} // {} });
 	$self->{faulty} = !($node->psql('postgres', q{SELECT mw_count_tokens('x'); SET mw.fault = 'nowhere:error'}))[0];
