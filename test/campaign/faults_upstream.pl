@@ -168,10 +168,11 @@ kind("a name that $_->[1]", [], $_->[2], $_->[3], on => [ $_->[0] ], timeout => 
   for [ 'nothere', 'does not exist', qr/^MW402$/, $nothing ], [ 'servfail', 'its server fails to look up', qr/^MW402$/, $nothing ], [ 'silent', 'its server is silent about', qr/^MW40[24]$/, $nothing, 3 ],
   [ 'slow', 'takes time', qr/^answer$/, qr/^ok:200:\d+$/ ], [ 'refusing', 'has 29 dead addresses', qr/^answer$/, qr/^(failed:-:0 )*ok:200:\d+$/ ], [ 'metadata', 'is that of metadata', qr/^MW402$/, $nothing ];
 kind("a certificate that is $_->[1]", [], qr/^MW402$/, $nothing, on => [ $_->[0] ]) for [ 'expired', 'expired' ], [ 'other', 'of another host' ], [ 'self', 'self-signed' ];
-# one connection for all of them: where one ends it, what became of the others is open
+# one connection for all of them: where one ends it, what became of the others is open; and libcurl 7.88 now and
+# then takes a stream's reset for its end, so that half an answer of no stated length is a complete one that makes no sense
 kind("HTTP/2: $_->[0]", [ own(h2 => $_->[0]) ], $_->[1], $_->[2], on => ['h2'], timeout => $_->[3] // 30)
   for [ 'goaway_answer', qr/^(answer|MW402)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved)$/ ], [ 'refused', qr/^(answer|MW402)$/, qr/^(failed:-:0 ?)*(ok:200:\d+|unknown:-:reserved)?$/ ],
-  [ 'reset', qr/^(answer|MW402)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:-:reserved)$/ ], [ 'reset_body', qr/^(answer|MW402)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved)$/ ],
+  [ 'reset', qr/^(answer|MW402)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:-:reserved)$/ ], [ 'reset_body', qr/^(answer|MW402|MW405)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved|failed:200:counted)$/ ],
   [ 'no_end', qr/^(answer|MW40[24])$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved)$/, 2 ];
 
 # ---------- the campaign ----------
