@@ -607,7 +607,9 @@ def rebuild(_):
     for i in range(3):
         s = Psql("postgres")
         os.kill(int(s.ask("SELECT pg_backend_pid();")), signal.SIGKILL)
+        s.process.terminate()
         s.process.wait()
+        time.sleep(0.2)		# until the postmaster has seen it
         while True:
             try:
                 psql("SELECT 1")
