@@ -33,7 +33,7 @@ check:
 	@EXTRA_CFLAGS=-Werror test/run checks regress pgtap
 
 test:
-	@scripts/install-deps.sh
+	@scripts/install-deps.sh --browser
 	@EXTRA_CFLAGS=-Werror test/run
 
 campaigns:
@@ -49,7 +49,7 @@ format:
 	clang-format -i $(sort $(wildcard src/*.[ch] src/*/*.[ch]))
 
 deps:
-	@scripts/install-deps.sh
+	@scripts/install-deps.sh --browser
 
 stop:
 	@demo/run --stop
@@ -80,7 +80,10 @@ PG_CPPFLAGS = -Isrc -DMW_VERSION='"$(EXTVERSION)"' $(if $(FAULTS),-DMW_FAULT_POI
 # twentieth of a cache hit: no table of jumps (-fno-plt), and mw's own names bound when it is linked (-Bsymbolic).
 PG_CFLAGS   = -fno-plt -fno-semantic-interposition -std=gnu11 -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare -Wno-missing-field-initializers $(EXTRA_CFLAGS)
 SHLIB_LINK  = $(shell pkg-config --libs libcurl libpcre2-8 libsodium) -Wl,-Bsymbolic
-EXTRA_CLEAN = mw--$(EXTVERSION).sql build.flags results regression.diffs regression.out
+EXTRA_CLEAN = mw--$(EXTVERSION).sql build.flags src/util/conditions.inc results regression.diffs regression.out
+
+# These read every byte of every text; a twentieth of their time
+src/stage/scan.o src/stage/scan_number.o src/stage/scan_mark.o src/stage/context.o src/stage/detect.o src/stage/hints.o src/stage/normalise.o src/util/sift.o: private CFLAGS += -O3
 
 # Nothing of mw is worth inlining into a JIT-compiled query, and the second compilation needs clang.
 override with_llvm = no
@@ -106,16 +109,32 @@ build.flags: FORCE
 
 .PHONY: FORCE
 
+# SQLSTATEs and PL/pgSQL's names for them, as this server knows them
+src/util/sqlstate.o: src/util/conditions.inc
+src/util/conditions.inc: build.flags
+	awk 'length($$1) == 5 && $$2 ~ /^[EWS]$$/ && NF == 4 {printf "{\"%s\", \"%s\"},\n", $$1, $$4}' $(datadir)/errcodes.txt >$@.new
+	test -s $@.new
+	mv $@.new $@
+
 # Programs that test a module without a server (test/run c); each links what it is about.
 TEST_C = $(patsubst %.c,%,$(sort $(wildcard test/c/*_test.c)))
 EXTRA_CLEAN += $(TEST_C)
-PII_ALONE = $(wildcard src/stage/recognizers*.c src/util/validate*.c) $(addprefix src/stage/,scan.c detect.c context.c overlap.c pii_view.c \
-	pii_gate.c pii_map.c placeholder.c strategy.c normalise.c redact_text.c) $(addprefix src/util/,keccak.c regex.c hash.c)
-test/c/pii_test: $(patsubst %.c,%.o,$(sort $(PII_ALONE)) test/c/alone/alone.c test/c/alone/policy.c)
-test/c/pii_test: SHLIB_LINK += -Wl,--wrap=unicode_normalize
-EXTRA_CLEAN += test/c/alone/alone.o test/c/alone/policy.o
+# The text stages without a server: objects of src, and what they need of PostgreSQL (test/c/alone)
+TEXT_ALONE = $(sort $(wildcard src/stage/recognizers*.c src/util/validate*.c) $(addprefix src/stage/,scan.c scan_number.c scan_mark.c detect.c context.c overlap.c repeat.c pii_view.c \
+	pii_gate.c pii_map.c placeholder.c strategy.c redact_text.c normalise.c decode.c pieces.c hints.c ngrams.c) $(addprefix src/util/,keccak.c regex.c hash.c) \
+	$(addprefix test/c/alone/,alone.c holds.c policy.c))
+test/c/pii_test test/c/views_test: $(TEXT_ALONE:.c=.o)
+test/c/pii_test test/c/views_test: SHLIB_LINK += -Wl,--wrap=unicode_normalize
+$(filter test/%,$(TEXT_ALONE:.c=.o)): test/c/alone/alone.h test/c/alone/holds.h $(C_HEADERS) build.flags
+EXTRA_CLEAN += $(filter test/%,$(TEXT_ALONE:.c=.o))
+# Branches counted, and PCRE2's steps and libc's bytes
+WRAPPED = pcre2_compile_8 pcre2_match_context_create_8 memcpy memmove memcmp memset strlen unicode_normalize
+%.count.o: %.c $(C_HEADERS) test/c/alone/alone.h build.flags
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fsanitize-coverage=trace-pc -c $< -o $@
+test/c/linear_test: test/c/linear_test.count.o $(filter-out %/holds.count.o,$(TEXT_ALONE:.c=.count.o))
+	$(CC) $(CFLAGS) $^ -o $@ -L$(pkglibdir) -L$(libdir) $(SHLIB_LINK) $(WRAPPED:%=-Wl,--wrap=%) -lpgcommon -lpgport -lpthread -lm
+EXTRA_CLEAN += test/c/linear_test.count.o $(TEXT_ALONE:.c=.count.o)
 test/c/http_test: $(patsubst %.c,%.o,$(sort $(wildcard src/gateway/http*.c) src/gateway/address.c))
-test/c/views_test: src/stage/normalise.o src/stage/decode.o src/stage/hints.o src/stage/ngrams.o
 test/c/%_test: test/c/%_test.c $(C_HEADERS) build.flags
 	$(CC) $(CPPFLAGS) $(CFLAGS) $< $(filter %.o,$^) -o $@ -L$(pkglibdir) -L$(libdir) $(SHLIB_LINK) -lpgcommon -lpgport -lpthread -lm
 
@@ -126,6 +145,16 @@ EXTRA_CLEAN += train/ngrams
 
 .PHONY: test-c
 test-c: $(TEST_C)
+
+# The same modules under libFuzzer and the sanitizers (test/campaign/p1_fuzz.pl); clang alone has it
+CLANG = clang
+FUZZ_O = $(patsubst %.c,%.fuzz.o,$(TEXT_ALONE) test/fuzz/fuzz.c)
+FUZZ_FLAGS = -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -O1 -g -fno-omit-frame-pointer -std=gnu11 -w
+%.fuzz.o: %.c $(C_HEADERS) test/c/alone/alone.h test/c/alone/holds.h build.flags
+	$(CLANG) $(filter -I% -D%,$(CPPFLAGS)) $(FUZZ_FLAGS) -c $< -o $@
+test/fuzz/fuzz: $(FUZZ_O)
+	$(CLANG) $(FUZZ_FLAGS) -fsanitize=fuzzer $^ -o $@ -L$(pkglibdir) -L$(libdir) $(SHLIB_LINK) -Wl,--wrap=unicode_normalize -lpgcommon -lpgport -lpthread -lm
+EXTRA_CLEAN += test/fuzz/fuzz $(FUZZ_O)
 
 # A plain CREATE fails where somebody has planted an object of that name; these two forms would adopt it.
 mw--$(EXTVERSION).sql: $(SQL_PARTS) mw.control

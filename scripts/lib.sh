@@ -138,6 +138,7 @@ mw_sync() { # FROM TO
 		- /.git
 		- /.work
 		- /build.flags
+		- /src/util/conditions.inc
 		- /results
 		- /output_iso
 		- /tmp_check
@@ -145,6 +146,7 @@ mw_sync() { # FROM TO
 		- *.bc
 		- *.so
 		- /test/c/*_test
+		- /test/fuzz/fuzz
 		- /mw--*.sql
 		- __pycache__
 	LIST

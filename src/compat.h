@@ -54,6 +54,13 @@
 	(addRTEPermissionInfo(&(query)->rteperminfos, (rte))->requiredPerms = (rights))
 #endif
 
+/* 16 calls the files of a relation by another name */
+#if PG_VERSION_NUM < 160000
+#define MW_READ_RECENT_BUFFER(rel, block, buffer)	ReadRecentBuffer((rel)->rd_node, MAIN_FORKNUM, block, buffer)
+#else
+#define MW_READ_RECENT_BUFFER(rel, block, buffer)	ReadRecentBuffer((rel)->rd_locator, MAIN_FORKNUM, block, buffer)
+#endif
+
 /* 18 asks whether a deferrable key will do, and counts what an index scan does for EXPLAIN */
 #if PG_VERSION_NUM < 180000
 #define MW_PRIMARY_KEY_INDEX(rel)	RelationGetPrimaryKeyIndex(rel)
@@ -61,6 +68,22 @@
 #else
 #define MW_PRIMARY_KEY_INDEX(rel)	RelationGetPrimaryKeyIndex(rel, false)
 #define MW_INDEX_BEGINSCAN(rel, index, snapshot, nkeys)	index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
+#endif
+
+/* 18 runs a plan once in any case */
+#if PG_VERSION_NUM < 180000
+#define MW_EXECUTOR_RUN(desc, count)	ExecutorRun(desc, ForwardScanDirection, count, true)
+#else
+#define MW_EXECUTOR_RUN(desc, count)	ExecutorRun(desc, ForwardScanDirection, count)
+#endif
+
+/* 16 moved the rights that a query needs of its tables: what ExecutorCheckPerms_hook is called with */
+#if PG_VERSION_NUM < 160000
+#define MW_CHECK_PERMS_PARAMS	List *tables, bool report
+#define MW_CHECK_PERMS_PASS		tables, report
+#else
+#define MW_CHECK_PERMS_PARAMS	List *tables, List *rights, bool report
+#define MW_CHECK_PERMS_PASS		tables, rights, report
 #endif
 
 /*

@@ -38,4 +38,20 @@
 #define ERRCODE_MW_OTHER_REQUEST	MAKE_SQLSTATE('M', 'W', '5', '0', '1')
 #define ERRCODE_MW_OUTCOME_UNKNOWN	MAKE_SQLSTATE('M', 'W', '5', '0', '2')
 
+/* runs and approvals */
+#define ERRCODE_MW_RUN_EXCEEDED		MAKE_SQLSTATE('M', 'W', '6', '0', '1')
+#define ERRCODE_MW_BAD_DECISION		MAKE_SQLSTATE('M', 'W', '6', '0', '2')
+#define ERRCODE_MW_NO_INTERRUPT		MAKE_SQLSTATE('M', 'W', '6', '0', '3')
+#define ERRCODE_MW_NOT_YOUR_DECISION MAKE_SQLSTATE('M', 'W', '6', '0', '4')
+#define ERRCODE_MW_NOT_APPROVED		MAKE_SQLSTATE('M', 'W', '6', '0', '5')
+#define ERRCODE_MW_PAUSED			MAKE_SQLSTATE('M', 'W', '6', '9', '9')	/* never leaves a run */
+
+/* tools and hooks */
+#define ERRCODE_MW_TOOL_FAILED		MAKE_SQLSTATE('M', 'W', '7', '0', '1')
+#define ERRCODE_MW_HOOK_FAILED		MAKE_SQLSTATE('M', 'W', '7', '0', '2')
+
+/* MW001 to MW702: users may have codes of their own in class MW, such as MWT01 */
+#define mw_errcode_is_ours(code) \
+	(PGUNSIXBIT((code)) == 'M' && PGUNSIXBIT((code) >> 6) == 'W' && PGUNSIXBIT((code) >> 12) <= '7')
+
 #endif							/* MW_ERRORS_H */

@@ -22,6 +22,7 @@ int			mw_guc_max_calls = 1024;
 int			mw_guc_max_counters = 32768;
 int			mw_guc_max_prompt_kb = 16384;
 int			mw_guc_max_timeout_ms = 3600000;
+char	   *mw_guc_pii_key_file;
 int			mw_guc_synchronous_commit = SYNCHRONOUS_COMMIT_LOCAL_FLUSH;
 char	   *mw_guc_tenant;
 
@@ -86,6 +87,12 @@ mw_guc_init(void)
 							NULL,
 							&mw_guc_max_timeout_ms, MW_MAX_TIMEOUT_MS, 1, MW_MAX_TIMEOUT_MS,
 							PGC_SUSET, GUC_UNIT_MS, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("mw.pii_key_file",
+							   "File with the keys that seal what a session's placeholders stand for; empty: values are not kept.",
+							   "A line is a version and 64 hexadecimal digits; the highest version seals.",
+							   &mw_guc_pii_key_file, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY, NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("mw.synchronous_commit",
 							 "When the gateway's records of money count as durable.",

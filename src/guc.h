@@ -18,6 +18,7 @@ extern int	mw_guc_synchronous_commit;
 extern int	mw_guc_gateway_idle_s;
 extern int	mw_guc_max_calls;
 extern int	mw_guc_max_counters;
+extern char *mw_guc_pii_key_file;
 
 extern void mw_guc_init(void);
 

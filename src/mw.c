@@ -16,6 +16,7 @@
 #include "gateway/gateway.h"
 #include "gateway/held.h"
 #include "gateway/shm.h"
+#include "gateway/tell.h"
 #include "guc.h"
 #include "policy/policy.h"
 #include "stage/guardrail.h"
@@ -47,6 +48,7 @@ _PG_init(void)
 	{
 		mw_shm_init();
 		mw_launch_init();
+		mw_tell_init();
 		mw_redact_prewarm();	/* children inherit the compiled patterns */
 		mw_guard_prewarm();
 		mw_guard_stats_init();

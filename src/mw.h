@@ -47,6 +47,9 @@ typedef struct MwMessage
 	int			len;			/* its bytes */
 	Jsonb	   *json;			/* the whole message, when it is more than role and text */
 	bool		from_caller;	/* given by this call's caller, not by mw: redact and guardrail judge it */
+	bool		developers;		/* an instruction in a helper's prompt, with a role and a text: redacted, not judged */
+	bool		answered;		/* what a model said in this thread, judged when it did: redacted, not judged */
+	bool		joins;			/* a piece of the message before it, until the guardrail has judged the pieces */
 } MwMessage;
 
 /*
@@ -61,7 +64,19 @@ typedef struct MwPiiEntry
 	char	   *value;			/* what it stands for */
 	int			value_len;
 	uint32		hash;			/* of type and value */
+	bool		used;			/* stands in a text of this call, not only in an earlier turn's */
 } MwPiiEntry;
+
+struct MwPiiMap;
+
+/* What earlier turns of a session issued, as a map asks for it (stage/pii_session.c) */
+typedef struct MwPiiEarlier
+{
+	/* the number that a value had whose value was not kept, -1 for none */
+	int			(*number_of) (const struct MwPiiMap *map, const char *type, const char *value, int len);
+	/* whether a placeholder was issued, or typed by somebody, in an earlier turn */
+	bool		(*issued) (const struct MwPiiMap *map, const char *type, int type_len, int number);
+} MwPiiEarlier;
 
 typedef struct MwPiiMap
 {
@@ -74,6 +89,9 @@ typedef struct MwPiiMap
 	uint32	   *slots;			/* open-addressed index of entries; made when there are many */
 	uint32		nslots;
 	int			loose;			/* restored although a model had spelled them otherwise */
+	MwPiiEarlier *earlier;		/* NULL: the map is this call's alone */
+	bool		typed;			/* what reads like an issued placeholder in the text at hand was typed by somebody */
+	struct MwAnalyses *analyses;	/* what servers found in the call's texts (stage/analyzer.c); NULL: not asked */
 } MwPiiMap;
 
 /* One tool call that a model asked for */
@@ -230,6 +248,7 @@ typedef struct MwPrice
 	int64		cached;
 } MwPrice;
 
+#define MW_TENANT_MAX 255		/* bytes of a tenant's name; mw.tenant checks it too */
 #define MW_MAX_SCOPES 2
 
 /* What is reserved, and in which counters: all that is needed to give it back */
@@ -284,7 +303,9 @@ struct MwCall
 	bool		request_named;	/* the caller named it: answers are recorded */
 	pg_uuid_t	run_id;
 	int			turn;
-	int			call_no;		/* numbered in the run */
+	int			call_no;		/* numbered in the run: mw_call_number() */
+	int		   *last_no;		/* the highest number of the run so far */
+	int			attempts_before;	/* highest attempt that an earlier try of this leg has left in the ledger */
 	const char *purpose;		/* "model" for the caller's own */
 	bool		resend_unknown;
 
@@ -331,11 +352,13 @@ struct MwCall
 	MwReservation reserved;
 	MwMoney		cost;			/* of all that this run sent (model stage) */
 	bool		unpriced;		/* some of it had no price */
-	const char *ended_by;		/* "budget": the run ended without an answer of a model; else NULL */
+	const char *ended_by;		/* "budget", "guardrail": the run ended with a text of the tenant's; else NULL */
 	char	   *body;			/* the request as asked for (budget stage): what "the same bytes" means */
 	int			body_len;
 	MwKey		call_key;		/* of body: names a recorded answer */
-	int			nth;			/* n-th time this run sends these bytes */
+	int			nth;			/* the how manieth answer to these bytes this run asks for, from 0 */
+	int			(*nth_of) (const MwCall *call); /* src/agent: how many answers to call_key the run has; NULL: this is its only call */
+	void	   *run;			/* ... the run */
 
 	/* cache */
 	MwKey		cache_key;		/* of call_key and the versions of the rules */
@@ -346,7 +369,9 @@ struct MwCall
 	bool		alone;			/* joins no equal miss */
 
 	/* retry and model */
+	bool		once;			/* no retries: a middleware of its agent does that */
 	int			attempt;		/* of this call, from 1 */
+	bool		afresh;			/* it takes a connection of its own, since a kept one had died (retry stage) */
 	uint32		breaker;		/* how this attempt passed the server's breaker (retry stage; see MwAttempt) */
 	struct MwReply *reply;		/* what became of the last attempt (model stage; read by retry) */
 	bool		retry_unknown;	/* the server's option: unknown outcomes are sent again */
@@ -356,5 +381,13 @@ struct MwCall
 
 	List	   *notices;		/* of char *, for the result */
 };
+
+/* No two calls of a run have the same number in the ledger */
+static inline void
+mw_call_number(MwCall *call, int no)
+{
+	call->call_no = no;
+	*call->last_no = Max(*call->last_no, no);
+}
 
 #endif							/* MW_H */

@@ -50,13 +50,12 @@ mw_claim_request(MwCall *call)
 	MwHash		h;
 	MwKey		key;
 
-	/* keyed: pg_locks shows the tag of the test double's lock to every role, and names can be guessed */
+	/* keyed: pg_locks shows the tag of a lock to every role, and names can be guessed */
 	mw_hash_start(&h, mw_database_key());
 	mw_hash_text(&h, "claim");
 	mw_hash_text(&h, call->tenant);
 	mw_hash_text(&h, call->request_id);
 	key = mw_hash_end(&h);
-
 	if (call->transport == &mw_transport_fake)
 		lock_key(&key);
 	else

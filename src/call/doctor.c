@@ -24,7 +24,9 @@
 #include "gateway/address.h"
 #include "gateway/shm.h"
 #include "gateway/transport.h"
+#include "guc.h"
 #include "policy/url.h"
+#include "policy/vault.h"
 #include "util/spi.h"
 
 #define SHOWN 5					/* names in a detail; the rest is a number */
@@ -397,6 +399,74 @@ check_breakers(Finding *f)
 			  "mw.breaker says until when and mw.ledger why. Where the cause is mended: SELECT mw_reset_breaker('...');");
 }
 
+static void
+check_tools(Finding *f)
+{
+	static MwStmt stmt = {"SELECT DISTINCT t.tool FROM mw.tool AS t WHERE pg_catalog.to_regprocedure(t.function) IS NULL ORDER BY 1", 0, {0}};
+	char	   *tools = listed(&stmt);
+
+	if (tools == NULL)
+		found(f, "ok", "The function of each tool exists.", NULL);
+	else
+		found(f, "error", psprintf("The functions of these tools are gone, and runs that have them fail: %s.", tools),
+			  "Create them again, or SELECT mw_alter_tool('...', '{\"function\": \"...\"}'); mw.tool says which they were.");
+}
+
+/* ---------- what sessions remember ---------- */
+
+static void
+check_pii_key(Finding *f)
+{
+	char	   *hint;
+	char	   *why = mw_pii_key_problem(&hint);
+
+	if (why)
+		found(f, "error", psprintf("The file of mw.pii_key_file cannot be used, and calls of sessions that remember fail: %s.", why), hint);
+	else if (mw_guc_pii_key_file[0] == '\0')
+		found(f, "warning", "mw.pii_key_file is not set: sessions remember no values, and placeholders of earlier turns are not restored.",
+			  "Write a file with a line \"1 KEY\", KEY being 64 hexadecimal digits; then ALTER SYSTEM SET mw.pii_key_file = '/path'; SELECT pg_reload_conf();");
+	else if (mw_pii_key_exposed())
+		found(f, "warning", "The file of mw.pii_key_file can be read or written by others than its owner.", "chmod 600 on it.");
+	else
+		found(f, "ok", psprintf("What sessions remember is sealed by key %d.", mw_pii_key_newest()->version), NULL);
+}
+
+static void
+check_pii_versions(Finding *f)
+{
+	static MwStmt stmt = {"SELECT DISTINCT p.key_version::pg_catalog.text FROM mw.pii AS p WHERE p.key_version > 0 AND p.lookup IS NOT NULL ORDER BY 1", 0, {0}};
+	uint64		n;
+	char	   *hint;
+	StringInfoData missing;
+	bool		older = false;
+
+	/* a file that cannot be used is the other check's finding */
+	if (mw_pii_key_problem(&hint) != NULL)
+	{
+		found(f, "ok", "No version of the key can be looked for.", NULL);
+		return;
+	}
+	n = mw_spi_read(&stmt, MW_AS_OWNER, NULL, NULL, 0);
+	initStringInfo(&missing);
+	for (uint64 i = 0; i < n; i++)
+	{
+		const MwPiiKey *newest = mw_pii_key_newest();
+		char	   *version = first_column(i);
+
+		if (mw_pii_key(atoi(version)) == NULL)
+			appendStringInfo(&missing, "%s%s", missing.len > 0 ? ", " : "", version);
+		else if (atoi(version) != newest->version)
+			older = true;
+	}
+	if (missing.len > 0)
+		found(f, "error", psprintf("Values of sessions were sealed by keys that are not there: %s. Their placeholders are not restored.", missing.data),
+			  "Put the lines of these versions back into the file of mw.pii_key_file, then SELECT mw_rotate_pii_key();");
+	else if (older)
+		found(f, "warning", "Some values of sessions are sealed by an older key.", "SELECT mw_rotate_pii_key();");
+	else
+		found(f, "ok", "Every sealed value was sealed by the newest key.", NULL);
+}
+
 /* ---------- what crashes ---------- */
 
 /* The gateway counts them the same way, see left_by_earlier_run() in record.c */
@@ -483,9 +553,12 @@ static const struct
 	{"grants", check_grants},
 	{"models", check_models},
 	{"breakers", check_breakers},
+	{"tools", check_tools},
 	{"user mappings", check_mappings},
 	{"inline keys", check_inline_keys},
 	{"clear text", check_clear_text},
+	{"pii key", check_pii_key},
+	{"pii key versions", check_pii_versions},
 	{"crashes", check_crashes},
 	{"log", check_logs},
 	{"activity", check_activity}

@@ -1,5 +1,5 @@
 /*
- * explain.c - what a call would do: mw_explain, and the cache key of one.
+ * explain.c - what a call would do, and the cache key of one.
  *
  * Each stage says what its run would do and rewrites the call as its run would,
  * so that the next one judges what it would see.  Nobody is called, nothing is
@@ -24,8 +24,8 @@
 #include "stage/stages.h"
 #include "util/hash.h"
 
-static void
-explain(MwCall *call, ReturnSetInfo *set)
+void
+mw_explain_stages(MwCall *call, ReturnSetInfo *set)
 {
 	for (int i = 0; i < MW_NSTAGES; i++)
 	{
@@ -62,32 +62,21 @@ explain(MwCall *call, ReturnSetInfo *set)
 	}
 }
 
-/* ---------- SQL ---------- */
-
-PG_FUNCTION_INFO_V1(mw_explain);
-
-Datum
-mw_explain(PG_FUNCTION_ARGS)
+void
+mw_explain_once(const MwInvokeArgs *args, ReturnSetInfo *set)
 {
-	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
-	MwInvokeArgs args;
-	MwCall	   *call;
+	MwCall	   *call = mw_call_make(args, MW_USE_EXPLAIN);
 	MemoryContext old;
 
-	mw_loghide_statement();
-	InitMaterializedSRF(fcinfo, 0);
-
-	mw_invoke_args(fcinfo, &args);
-	args.function = "mw_explain()";
-	call = mw_call_make(&args, MW_USE_EXPLAIN);
 	mw_call_enter(call->tenant);
 	old = MemoryContextSwitchTo(call->cxt);
-	explain(call, set);
+	mw_explain_stages(call, set);
 	MemoryContextSwitchTo(old);
 	mw_call_leave();
-	MemoryContextDelete(call->cxt);
-	return (Datum) 0;
+	mw_call_free(call);
 }
+
+/* ---------- SQL ---------- */
 
 /* (tenant, messages, tools, model, options) */
 PG_FUNCTION_INFO_V1(mw_cache_key);
@@ -122,7 +111,7 @@ mw_cache_key(PG_FUNCTION_ARGS)
 	mw_call_encode(call);
 	key = mw_cache_key_of(call);
 	MemoryContextSwitchTo(old);
-	MemoryContextDelete(call->cxt);
+	mw_call_free(call);
 
 	PG_RETURN_TEXT_P(cstring_to_text(mw_key_hex(&key)));
 }

@@ -1,5 +1,5 @@
 /*
- * invoke.c - mw_invoke and mw_ask: a call from its arguments to its result.
+ * invoke.c - a single call of mw_invoke or mw_ask: from its arguments to its result.
  *
  * The whole life of a call stands in run() below.  A call whose caller named a
  * request_id is claimed first, may end with a kept result, and keeps its own;
@@ -161,24 +161,19 @@ rethrow(const MwCall *call)
 	ReThrowError(edata);
 }
 
-static Datum
-invoke(FunctionCallInfo fcinfo, bool as_text)
+Datum
+mw_invoke_once(FunctionCallInfo fcinfo, MwInvokeArgs *args, bool as_text)
 {
-	MwInvokeArgs args;
 	MwCall	   *volatile call = NULL;
 	Outcome		out = {.as_text = as_text, .outer = CurrentMemoryContext};
 
-	mw_loghide_statement();
-
 	PG_TRY();
 	{
-		mw_invoke_args(fcinfo, &args);
-		args.function = as_text ? "mw_ask()" : "mw_invoke()";
 		mw_fault("args");
-		call = mw_call_make(&args, MW_USE_RUN);
+		call = mw_call_make(args, MW_USE_RUN);
 		mw_call_enter(call->tenant);
 		MemoryContextSwitchTo(call->cxt);
-		run(call, &args, &out);
+		run(call, args, &out);
 		mw_fault("return");
 		MemoryContextSwitchTo(out.outer);
 		mw_call_leave();
@@ -190,25 +185,7 @@ invoke(FunctionCallInfo fcinfo, bool as_text)
 	}
 	PG_END_TRY();
 
-	MemoryContextDelete(call->cxt);
+	mw_call_free(call);
 	fcinfo->isnull = out.isnull;
 	return out.isnull ? (Datum) 0 : out.value;
-}
-
-/* ---------- SQL ---------- */
-
-PG_FUNCTION_INFO_V1(mw_invoke);
-
-Datum
-mw_invoke(PG_FUNCTION_ARGS)
-{
-	return invoke(fcinfo, false);
-}
-
-PG_FUNCTION_INFO_V1(mw_ask);
-
-Datum
-mw_ask(PG_FUNCTION_ARGS)
-{
-	return invoke(fcinfo, true);
 }

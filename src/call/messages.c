@@ -10,10 +10,10 @@
  * metadata belong to a thread and not to what is asked; without memory there
  * is no thread and they are left out.
  *
- * Then the transcript is paired (invariant 11): each tool call is followed by
- * exactly one answer, in the order of the calls.  A late answer moves up to its
- * call, an open call is answered for, an answer that nobody asked for is left
- * out.  No provider gets a request of ours that it must refuse.
+ * Then the transcript is paired (invariant 11): the tool calls of a message are
+ * followed by exactly one answer each, in the order in which they came.  A late
+ * answer moves up to its message, an open call is answered for, an answer that
+ * nobody asked for is left out.  No provider gets a request of ours that it must refuse.
  */
 #include "mw.h"
 
@@ -175,63 +175,42 @@ has_items(const JsonbValue *v)
 	return v != NULL && !(v->type == jbvBinary && JsonContainerSize(v->val.binary.data) == 0);
 }
 
-/* One tool call in either spelling.  Arguments that are no JSON object make it an invalid one. */
-static void
-read_tool_call(int n, JsonbValue *item, Asked *asked, JsonbValue *args, char **raw)
+const char *
+mw_tool_call_read(JsonbValue *item, MwToolCall *call)
 {
 	Jsonb	   *json;
 	Jsonb	   *function;
-	JsonbValue *v;
-	char	   *name;
-	char	   *id;
-	char	   *why;
+	JsonbValue *args;
 
+	memset(call, 0, sizeof(*call));
 	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
-		bad_message(n, "One of its tool calls is not an object.");
+		return "One of its tool calls is not an object.";
 	json = JsonbValueToJsonb(item);
-	id = mw_json_get_text(json, "id");
-	if (id == NULL || id[0] == '\0')
-		bad_message(n, "One of its tool calls has no id.");
-
 	function = mw_json_get_jsonb(json, "function");
-	if (function != NULL)
-	{
-		name = mw_json_get_text(function, "name");
-		v = mw_json_get(function, "arguments");
-	}
-	else
-	{
-		name = mw_json_get_text(json, "name");
-		v = mw_json_get(json, "args");
-	}
-	if (name == NULL || name[0] == '\0')
-		bad_message(n, "One of its tool calls has no name.");
+	call->id = mw_json_get_text(json, "id");
+	call->name = mw_json_get_text(function != NULL ? function : json, "name");
+	if (call->id == NULL || call->id[0] == '\0')
+		return "One of its tool calls has no id.";
+	if (call->name == NULL || call->name[0] == '\0')
+		return "One of its tool calls has no name.";
 
-	*raw = NULL;
-	if (v != NULL && v->type == jbvString && v->val.string.len > 0)
+	args = function != NULL ? mw_json_get(function, "arguments") : mw_json_get(json, "args");
+	if (args == NULL || (args->type == jbvString && args->val.string.len == 0))
+		call->args = mw_json_parse("{}", 2, NULL);
+	else if (args->type == jbvString)
 	{
-		Jsonb	   *parsed = mw_json_parse(v->val.string.val, v->val.string.len, &why);
-
-		if (mw_json_is_object(parsed))
+		call->args = mw_json_parse(args->val.string.val, args->val.string.len, NULL);
+		if (!mw_json_is_object(call->args))
 		{
-			args->type = jbvBinary;
-			args->val.binary.data = &parsed->root;
-			args->val.binary.len = VARSIZE(parsed) - VARHDRSZ;
+			call->args = NULL;
+			call->raw_args = pnstrdup(args->val.string.val, args->val.string.len);
 		}
-		else
-			*raw = pnstrdup(v->val.string.val, v->val.string.len);
 	}
-	else if (v != NULL && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
-		*args = *v;
-	else if (v != NULL && v->type != jbvString)
-		bad_message(n, "The arguments of one of its tool calls are not an object.");
+	else if (args->type == jbvBinary && JsonContainerIsObject(args->val.binary.data))
+		call->args = JsonbValueToJsonb(args);
 	else
-		args->type = jbvNull;	/* none at all: an empty object */
-
-	asked->id = id;
-	asked->name = name;
-	asked->answer = -1;
-	asked->same = NULL;
+		return "The arguments of one of its tool calls are not an object.";
+	return NULL;
 }
 
 /*
@@ -242,8 +221,7 @@ static void
 read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
 {
 	static const char *const lists[] = {"tool_calls", "invalid_tool_calls"};
-	JsonbValue *args;
-	char	  **raw;
+	MwToolCall *calls;
 	int			total = 0;
 	int			nraw = 0;
 
@@ -261,8 +239,7 @@ read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
 		return;
 
 	out->asked = palloc(total * sizeof(Asked));
-	args = palloc(total * sizeof(JsonbValue));
-	raw = palloc(total * sizeof(char *));
+	calls = palloc(total * sizeof(MwToolCall));
 
 	for (int l = 0; l < lengthof(lists); l++)
 	{
@@ -277,11 +254,15 @@ read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
 		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
 		{
 			int			i = out->nasked;
+			const char *why;
 
 			if (tok != WJB_ELEM)
 				continue;
-			read_tool_call(n, &item, &out->asked[i], &args[i], &raw[i]);
-			if (raw[i] != NULL)
+			why = mw_tool_call_read(&item, &calls[i]);
+			if (why != NULL)
+				bad_message(n, "%s", why);
+			out->asked[i] = (Asked) {.id = calls[i].id, .name = calls[i].name, .answer = -1};
+			if (calls[i].args == NULL)
 				nraw++;
 			out->nasked++;
 		}
@@ -295,23 +276,22 @@ read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
 		pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
 		for (int i = 0; i < total; i++)
 		{
-			if ((raw[i] != NULL) != (invalid == 1))
+			if ((calls[i].args == NULL) != (invalid == 1))
 				continue;
 			pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-			push_text(state, "id", out->asked[i].id, strlen(out->asked[i].id));
-			push_text(state, "name", out->asked[i].name, strlen(out->asked[i].name));
+			push_text(state, "id", calls[i].id, strlen(calls[i].id));
+			push_text(state, "name", calls[i].name, strlen(calls[i].name));
 			if (invalid)
-				push_text(state, "args", raw[i], strlen(raw[i]));
+				push_text(state, "args", calls[i].raw_args, strlen(calls[i].raw_args));
 			else
 			{
+				JsonbValue	v;
+
+				v.type = jbvBinary;
+				v.val.binary.data = &calls[i].args->root;
+				v.val.binary.len = VARSIZE(calls[i].args) - VARHDRSZ;
 				push_key(state, "args");
-				if (args[i].type == jbvNull)
-				{
-					pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-					pushJsonbValue(state, WJB_END_OBJECT, NULL);
-				}
-				else
-					pushJsonbValue(state, WJB_VALUE, &args[i]);
+				pushJsonbValue(state, WJB_VALUE, &v);
 			}
 			pushJsonbValue(state, WJB_END_OBJECT, NULL);
 		}
@@ -461,29 +441,122 @@ find_answers(Read *reads, int n)
 	opencalls_destroy(open);
 }
 
+static int
+by_number(const void *a, const void *b)
+{
+	int			x = *(const int *) a;
+	int			y = *(const int *) b;
+
+	return x < y ? -1 : x > y;
+}
+
 /* The messages in an order that every provider takes; returns their number */
 static int
 pair(Read *reads, int n, MwMessage *out)
 {
+	int		   *came = palloc(sizeof(int) * n);	/* the answers to one message's calls */
 	int			k = 0;
 
 	find_answers(reads, n);
 	for (int m = 0; m < n; m++)
 	{
+		int			ncame = 0;
+
 		if (reads[m].answers != NULL)
 			continue;			/* stands beside its call, or is left out */
 		out[k++] = reads[m].msg;
 		for (int i = 0; i < reads[m].nasked; i++)
+			if (reads[m].asked[i].answer >= 0)
+				came[ncame++] = reads[m].asked[i].answer;
+		qsort(came, ncame, sizeof(int), by_number);
+		ncame = 0;
+		for (int i = 0; i < reads[m].nasked; i++)
 		{
 			Asked	   *asked = &reads[m].asked[i];
 
-			out[k++] = asked->answer >= 0 ? reads[asked->answer].msg : not_completed(asked);
+			out[k++] = asked->answer >= 0 ? reads[came[ncame++]].msg : not_completed(asked);
 		}
 	}
 	return k;
 }
 
 /* ---------- all of them ---------- */
+
+static void
+take(MwCall *call, Read *reads, int n, int nasked, bool paired)
+{
+	call->messages = palloc((n + nasked) * sizeof(MwMessage));
+	if (paired)
+	{
+		for (int i = 0; i < n; i++)
+			call->messages[i] = reads[i].msg;
+		call->nmessages = n;
+	}
+	else
+		call->nmessages = pair(reads, n, call->messages);
+}
+
+void
+mw_messages_take(MwCall *call, const char *system_prompt, Jsonb **messages, const bool *answered, int n)
+{
+	Read	   *reads = palloc0((n + 1) * sizeof(Read));
+	int			first = 0;
+	int			nasked = 0;
+	bool		paired = true;
+
+	if (system_prompt != NULL)
+	{
+		reads[0].msg.role = "system";
+		reads[0].msg.text = pstrdup(system_prompt);
+		reads[0].msg.len = strlen(system_prompt);
+		reads[0].msg.from_caller = true;
+		first = 1;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		Read	   *read = &reads[first + i];
+		JsonbValue	item;
+
+		CHECK_FOR_INTERRUPTS();
+		item.type = jbvBinary;
+		item.val.binary.data = &messages[i]->root;
+		item.val.binary.len = VARSIZE(messages[i]) - VARHDRSZ;
+		read_message(i, &item, read);
+		read->msg.answered = answered[i];
+		nasked += read->nasked;
+		if (read->nasked > 0 || read->answers != NULL)
+			paired = false;
+	}
+	take(call, reads, first + n, nasked, paired);
+}
+
+/* The last message in pieces: what a developer wrote, the quote, and what a developer wrote behind it */
+void
+mw_messages_quote(MwCall *call, int from, int len)
+{
+	MwMessage	whole = call->messages[call->nmessages - 1];
+	int			ends[] = {from, from + len, whole.len};
+	int			at = 0;
+	bool		first = true;
+
+	call->messages = repalloc(call->messages, (call->nmessages + 2) * sizeof(MwMessage));
+	call->nmessages--;
+	for (int i = 0; i < lengthof(ends); i++)
+	{
+		MwMessage  *piece;
+
+		if (ends[i] == at)
+			continue;
+		piece = &call->messages[call->nmessages++];
+		*piece = whole;
+		piece->text = copy_text(whole.text + at, ends[i] - at);
+		piece->len = ends[i] - at;
+		piece->developers = i != 1;
+		piece->joins = !first;
+		first = false;
+		at = ends[i];
+	}
+}
 
 void
 mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len, bool has_prompt)
@@ -565,16 +638,7 @@ mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len, bo
 		n++;
 	}
 
-	call->messages = palloc((n + nasked) * sizeof(MwMessage));
-	if (paired)
-	{
-		for (int i = 0; i < n; i++)
-			call->messages[i] = reads[i].msg;
-		call->nmessages = n;
-	}
-	else
-		call->nmessages = pair(reads, n, call->messages);
-
+	take(call, reads, n, nasked, paired);
 	if (call->nmessages == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),

@@ -29,8 +29,8 @@
  * Which model: the argument, else the tenant's, else the server's setting.
  * Where a model is named, {"model": …, "model_settings": {…}} may stand.
  */
-static const char *
-choose_model(MwCall *call, const char *named, Jsonb **settings)
+const char *
+mw_model_choose(const MwCall *call, const char *named, Jsonb **settings)
 {
 	static const char *const keys[] = {"model", "model_settings", NULL};
 	const char *model = named;
@@ -147,6 +147,18 @@ find_adapter(MwCall *call)
 		call->provider = mw_provider_find("openai");
 }
 
+void
+mw_models_use(MwCall *call, const char *model, MwCallUse use)
+{
+	call->model = model;
+	find_server(call);
+	if (use == MW_USE_EXPLAIN)
+		return;
+	check_committed(call);
+	if (call->transport == &mw_transport_gateway)
+		mw_require_preload("a call to a real model server");
+}
+
 /* ---------- fallbacks ---------- */
 
 static MwChoice
@@ -229,7 +241,7 @@ mw_models_choose(MwCall *call, const MwInvokeArgs *args, MwCallUse use)
 {
 	Jsonb	   *settings;
 
-	call->model = choose_model(call, args->model, &settings);
+	call->model = mw_model_choose(call, args->model, &settings);
 	if (use == MW_USE_KEY)
 		find_adapter(call);
 	else

@@ -299,22 +299,16 @@ read_fallback(MwCall *call, const option *opt, JsonbValue *v)
 	(void) mw_fallback_read(call->fallback, "option");
 }
 
+/* Options of a run with a thread, an agent or tools of its own; what is in them is read there (src/agent) */
 static void
-read_memory(MwCall *call, const option *opt, JsonbValue *v)
+read_of_run(MwCall *call, const option *opt, JsonbValue *v)
 {
-	read_boolean(call, opt, v);
-	if (v->val.boolean)
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("option \"memory\" can only be false"),
-				 errdetail("This version of mw keeps no threads."),
-				 errhint("Pass what was said before in the argument messages.")));
 }
 
 static void
 read_limits(MwCall *call, const option *opt, JsonbValue *v)
 {
-	static const char *const allowed[] = {"tokens", "cost", NULL};
+	static const char *const allowed[] = {"calls", "cost", "tokens", "turns", "wall", NULL};	/* those of a run: src/agent */
 	static const option cost = {"limits.cost", false};
 	static const option tokens = {"limits.tokens", false, read_integer, 1, 9007199254740991.0};
 	Jsonb	   *limits;
@@ -341,18 +335,23 @@ read_limits(MwCall *call, const option *opt, JsonbValue *v)
 /* alphabetical, as the hint lists them */
 static const option known[] = {
 	{"cache", false, read_cache},
+	{"context", false, read_of_run},
 	{"fallback", false, read_fallback},
 	{"frequency_penalty", true, read_number, -2, 2},
 	{"guardrail", false, read_guardrail},
+	{"interrupt_on", false, read_of_run},
 	{"limits", false, read_limits},
 	{"max_tokens", true, read_max_tokens, 1, INT_MAX},
-	{"memory", false, read_memory},
+	{"memory", false, read_boolean},
+	{"on_error", false, read_of_run},
 	{"parallel_tool_calls", true, read_boolean},
 	{"presence_penalty", true, read_number, -2, 2},
 	{"redact", false, read_redact},
 	{"resend_unknown", false, read_resend_unknown},
 	{"response_format", true, read_response_format},
 	{"seed", true, read_integer, -9007199254740991.0, 9007199254740991.0},
+	{"session_busy", false, read_of_run},
+	{"state", false, read_of_run},
 	{"stop", true, read_stop},
 	{"temperature", true, read_number, 0, 2},
 	{"timeout", false, read_timeout},

@@ -26,10 +26,11 @@
 #include "call/call.h"
 #include "call/request.h"
 #include "guc.h"
+#include "policy/watch.h"
 #include "util/hash.h"
 #include "util/json.h"
 
-#define MAX_NAME	255			/* bytes of a session's name and of a request_id */
+#define MAX_NAME	255			/* bytes of a request_id */
 
 /* ---------- arguments ---------- */
 
@@ -85,6 +86,7 @@ mw_invoke_args(FunctionCallInfo fcinfo, MwInvokeArgs *args)
 	}
 	mw_check_prompt_size(bytes);
 
+	memset(args, 0, sizeof(*args));
 	args->tenant = text_arg(fcinfo, 0, NULL);
 	args->session = text_arg(fcinfo, 1, NULL);
 	args->prompt = text_arg(fcinfo, 2, &args->prompt_len);
@@ -142,11 +144,11 @@ check_session(const char *session)
 				 errmsg("the session cannot be named \"*\""),
 				 errdetail("That name stands for each session of a tenant."),
 				 errhint("NULL makes a call without a session.")));
-	if (strlen(session) > MAX_NAME)
+	if (strlen(session) > MW_SESSION_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("the session's name is too long"),
-				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(session), MAX_NAME),
+				 errdetail("It has %zu bytes, and at most %d are allowed.", strlen(session), MW_SESSION_MAX),
 				 errhint("Name it by its hash: md5(name).")));
 }
 
@@ -262,6 +264,41 @@ refuse_made_id(const MwPolicy *policy, const char *id)
 
 /* ---------- the call ---------- */
 
+/*
+ * The memory of the last call, empty: one of some kB of prompt fits into its
+ * first block, so that the next call asks malloc for nothing and finds it warm.
+ */
+static MemoryContext spare;
+
+#define CALL_BLOCK	(32 * 1024)
+
+static MemoryContext
+call_memory(void)
+{
+	MemoryContext cxt = spare;
+
+	if (cxt == NULL)
+		return AllocSetContextCreate(CurrentMemoryContext, "mw call", CALL_BLOCK, CALL_BLOCK, ALLOCSET_DEFAULT_MAXSIZE);
+	spare = NULL;
+	MemoryContextSetParent(cxt, CurrentMemoryContext);
+	return cxt;
+}
+
+void
+mw_call_free(MwCall *call)
+{
+	MemoryContext cxt = call->cxt;
+
+	if (spare != NULL)
+	{
+		MemoryContextDelete(cxt);
+		return;
+	}
+	MemoryContextReset(cxt);
+	MemoryContextSetParent(cxt, TopMemoryContext);
+	spare = cxt;
+}
+
 MwCall *
 mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 {
@@ -270,7 +307,7 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 	MwCall	   *call;
 	bool		key_only = use == MW_USE_KEY;
 
-	if (use == MW_USE_RUN)
+	if (use == MW_USE_RUN || use == MW_USE_BASE)
 		check_may_write(args->function);
 
 	if (!key_only || args->tenant != NULL)
@@ -282,7 +319,7 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 			check_request_id(args->request_id);
 	}
 
-	cxt = AllocSetContextCreate(CurrentMemoryContext, "mw call", ALLOCSET_DEFAULT_SIZES);
+	cxt = call_memory();
 	old = MemoryContextSwitchTo(cxt);
 	call = palloc0(sizeof(MwCall));
 	call->cxt = cxt;
@@ -290,23 +327,22 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 	call->session = args->session;
 	call->purpose = "model";
 	call->turn = 1;
-	call->call_no = 1;
+	call->last_no = palloc0(sizeof(int));
+	mw_call_number(call, 1);
 
 	if (args->tenant != NULL)
 		call->policy = mw_policy_get(args->tenant);
 	else
 		call->policy = mw_policy_default();
 
-	if (!key_only && args->agent != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("no agent of that name exists"),
-				 errdetail("This version of mw has no agents."),
-				 errhint("Leave the argument agent out.")));
-
-	call->tools = mw_tools_read(args->tools);
-	mw_models_choose(call, args, use);
-	mw_messages_read(call, args->messages, args->prompt, args->prompt_len, !key_only);
+	if (use == MW_USE_BASE || use == MW_USE_EXPLAIN_BASE)
+		mw_options_read(call, args->options, NULL);
+	else
+	{
+		call->tools = mw_tools_read(args->tools);
+		mw_models_choose(call, args, use);
+		mw_messages_read(call, args->messages, args->prompt, args->prompt_len, !key_only);
+	}
 
 	if (!key_only)
 	{
@@ -322,6 +358,56 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 		call->deadline = mw_after_ms(call->timeout_ms);
 	}
 
+	MemoryContextSwitchTo(old);
+	return call;
+}
+
+/*
+ * A call of a run: who, ids and policy are the run's, the rest is its own.  Its
+ * memory is a child of the run's, and goes when the call has been booked.
+ */
+MwCall *
+mw_call_step(const MwCall *base, const MwCallStep *step)
+{
+	MemoryContext cxt = AllocSetContextCreate(base->cxt, "mw call", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	MwCall	   *call = palloc0(sizeof(MwCall));
+	MwInvokeArgs args = {0};
+
+	call->cxt = cxt;
+	call->tenant = base->tenant;
+	call->session = base->session;
+	call->policy = base->policy;
+	call->run_id = base->run_id;
+	call->request_id = base->request_id;
+	call->request_named = base->request_named;
+	call->purpose = step->purpose;
+	call->turn = step->turn;
+	call->last_no = step->last_no;
+	mw_call_number(call, *step->last_no + 1);
+	call->attempts_before = step->attempts_before;
+	call->once = step->once;
+
+	args.options = step->options;
+	args.model = unconstify(char *, step->model);
+	if (step->settings != NULL)
+	{
+		StringInfoData both;
+
+		initStringInfo(&both);
+		appendStringInfoString(&both, "{\"model\": ");
+		mw_json_string(&both, step->model, strlen(step->model));
+		appendStringInfo(&both, ", \"model_settings\": %s}", mw_json_canonical(step->settings));
+		args.model = both.data;
+	}
+	call->tools = mw_tools_read(step->tools);
+	mw_models_choose(call, &args, step->use);
+	if (step->refresh && strcmp(call->cache_mode, "on") == 0)
+		call->cache_mode = "refresh";
+	mw_messages_take(call, step->system_prompt, step->messages, step->answered, step->nmessages);
+	if (step->quote_len > 0)
+		mw_messages_quote(call, step->quote_at, step->quote_len);
+	call->deadline = mw_after_ms(call->timeout_ms);
 	MemoryContextSwitchTo(old);
 	return call;
 }

@@ -53,6 +53,7 @@ mw_request_fingerprint(const MwCall *call, const MwInvokeArgs *args)
 	mw_hash_part(&h, args->prompt, args->prompt_len);
 	hash_json(&h, args->messages);
 	hash_json(&h, args->tools);
+	hash_json(&h, args->decisions);
 	mw_hash_text(&h, args->agent);
 	mw_hash_text(&h, args->model);
 	hash_json(&h, mw_options_sent(args->options));
@@ -212,21 +213,6 @@ put(JsonbValue *object, const char *name)
 	return &pair->value;
 }
 
-/* A jsonb as a tree, to stand in one */
-static JsonbValue *
-tree_of(Jsonb *json)
-{
-	JsonbIterator *it = JsonbIteratorInit(&json->root);
-	JsonbIteratorToken tok;
-	JsonbParseState *state = NULL;
-	JsonbValue	v;
-	JsonbValue *tree = NULL;
-
-	while ((tok = JsonbIteratorNext(&it, &v, false)) != WJB_DONE)
-		tree = pushJsonbValue(&state, tok, tok < WJB_BEGIN_ARRAY ? &v : NULL);
-	return tree;
-}
-
 /* The calls whose arguments are an object (invalid: those whose are not) */
 static void
 set_tool_calls(JsonbValue *v, const MwAnswer *answer, bool invalid)
@@ -245,7 +231,7 @@ set_tool_calls(JsonbValue *v, const MwAnswer *answer, bool invalid)
 		if (invalid)
 			set_string(put(one, "args"), tool->raw_args != NULL ? tool->raw_args : "");
 		else
-			*put(one, "args") = *tree_of(tool->args);
+			*put(one, "args") = mw_json_value(tool->args);
 		set_string(put(one, "name"), tool->name != NULL ? tool->name : "");
 	}
 }
@@ -372,7 +358,7 @@ mw_result_make(MwCall *call)
 	if (answer->ntool_calls > 0)
 		set_tool_calls(put(&result, "tool_calls"), answer, false);
 
-	return JsonbValueToJsonb(&result);
+	return mw_json_pack(&result);
 }
 
 /* ---------- restoring ---------- */
@@ -387,7 +373,7 @@ restore_leaf(char *s, int len, int *newlen, void *arg)
 static bool
 is_said(const JsonbValue *key)
 {
-	static const char *const said[] = {"output", "messages", "tool_calls"};
+	static const char *const said[] = {"output", "messages", "tool_calls", "structured_response", "state"};
 
 	for (int i = 0; i < lengthof(said); i++)
 	{

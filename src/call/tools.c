@@ -154,9 +154,8 @@ mw_tools_read(Jsonb *tools)
 		if (item.type == jbvString)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
-					 errmsg("tool %d of the argument tools is a name, and no tool is registered", n + 1),
-					 errdetail("This version of mw has no registered tools."),
-					 errhint("Give its schema: {\"type\": \"function\", \"function\": {\"name\": …, \"description\": …, \"parameters\": {…}}}.")));
+					 errmsg("tool %d of the argument tools is a name, where its schema is needed", n + 1),
+					 errhint("SELECT mw_describe_tool(tenant, tool) gives the schema of a registered tool.")));
 		if (item.type != jbvBinary || !JsonContainerIsObject(item.val.binary.data))
 			bad_tool(n, "It is not an object.");
 

@@ -187,6 +187,7 @@ enqueue(MwGate *gate, dsa_pointer request, const MwWire *head, bool owns_reserva
 {
 	int			i;
 	MwSlot	   *s;
+	Latch	   *latch;
 
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	i = mw_shared->free;
@@ -218,9 +219,10 @@ enqueue(MwGate *gate, dsa_pointer request, const MwWire *head, bool owns_reserva
 	else
 		gate->head = i;
 	gate->tail = i;
-	if (gate->latch)
-		SetLatch(gate->latch);
+	latch = gate->latch;
 	LWLockRelease(mw_shared->lock);
+	if (latch)
+		SetLatch(latch);		/* not under the lock, which it would wait for at once; one that went meanwhile minds no more */
 	return i;
 }
 
@@ -537,6 +539,32 @@ gateway_cached(MwCall *call)
 /* ---------- one attempt ---------- */
 
 static MwReply *
+reply_of(MwWireReply *wire)
+{
+	MwReply    *reply = palloc0(sizeof(MwReply));
+
+	reply->kind = wire->kind;
+	reply->http_status = wire->http_status;
+	reply->retry_after_ms = wire->retry_after_ms;
+	reply->retry_forbidden = wire->retry_forbidden;
+	reply->timed_out = wire->timed_out;
+	reply->connect_failed = wire->connect_failed;
+	reply->private_host = wire->private_host;
+	reply->shared = wire->shared;
+	reply->recorded = wire->recorded;
+	reply->unknown_before = wire->unknown_before;
+	reply->look_again = wire->look_again;
+	reply->counted = wire->counted;
+	reply->usage = wire->usage;
+	reply->priced = wire->priced;
+	reply->cost = wire->cost;
+	reply->error = wire->error[0] ? pstrdup(wire->error) : NULL;
+	reply->body = wire->body_len >= 0 ? mw_reply_body(wire) : NULL;
+	reply->body_len = Max(wire->body_len, 0);
+	return reply;
+}
+
+static MwReply *
 gateway_exchange(const MwAttempt *a)
 {
 	MwWire		w = {
@@ -553,6 +581,7 @@ gateway_exchange(const MwAttempt *a)
 		.roleid = GetUserId(),
 		.deadline = a->deadline,
 		.breaker = a->breaker,
+		.afresh = a->afresh,
 		.call_key = a->call_key,
 		.nth = a->nth,
 		.cache_key = a->cache_key,
@@ -562,7 +591,6 @@ gateway_exchange(const MwAttempt *a)
 	MwReservation *r = a->reserved;
 	Holder	   *h = r->holder;
 	MwWireReply *wire;
-	MwReply    *reply = palloc0(sizeof(MwReply));
 	void	   *slot_handle;
 	MwGate	   *gate;
 	int			i;
@@ -597,26 +625,20 @@ gateway_exchange(const MwAttempt *a)
 	if (h)
 		hold(r);
 	mw_fault("http_body");
+	return reply_of(wire);
+}
 
-	reply->kind = wire->kind;
-	reply->http_status = wire->http_status;
-	reply->retry_after_ms = wire->retry_after_ms;
-	reply->retry_forbidden = wire->retry_forbidden;
-	reply->timed_out = wire->timed_out;
-	reply->connect_failed = wire->connect_failed;
-	reply->private_host = wire->private_host;
-	reply->shared = wire->shared;
-	reply->recorded = wire->recorded;
-	reply->unknown_before = wire->unknown_before;
-	reply->look_again = wire->look_again;
-	reply->counted = wire->counted;
-	reply->usage = wire->usage;
-	reply->priced = wire->priced;
-	reply->cost = wire->cost;
-	reply->error = wire->error[0] ? pstrdup(wire->error) : NULL;
-	reply->body = wire->body_len >= 0 ? mw_reply_body(wire) : NULL;
-	reply->body_len = Max(wire->body_len, 0);
-	return reply;
+/* ---------- what is no model ---------- */
+
+MwReply *
+mw_gateway_ask(Oid serverid, const char *body, int len, MwInstant deadline)
+{
+	MwWire		w = {.work = MW_WORK_ASK, .serverid = serverid, .roleid = GetUserId(), .deadline = deadline};
+	MwAttempt	a = {.request_id = "", .purpose = "", .model = "", .body = body, .body_len = len};
+	MwGate	   *gate = mw_gateway_ensure();
+	int			i = enqueue(gate, pack(&w, "", NULL, &a, NULL), &w, false);
+
+	return reply_of(wait_for(i, mw_held_take(leave_slot, (void *) (intptr_t) i), deadline));
 }
 
 /* ---------- a bare record ---------- */

@@ -30,6 +30,7 @@
 #include "mw.h"
 
 #include "common/pg_prng.h"
+#include "port/pg_bitutils.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 #include "utils/hsearch.h"
@@ -117,18 +118,16 @@ lock_parts(const MwKey *keys, int n)
 
 	for (int i = 0; i < n; i++)
 		set |= 1u << part_of(&keys[i]);
-	for (int p = 0; p < MW_NPARTS; p++)
-		if (set & (1u << p))
-			LWLockAcquire(lock_of(p), LW_EXCLUSIVE);
+	for (uint32 left = set; left != 0; left &= left - 1)
+		LWLockAcquire(lock_of(pg_rightmost_one_pos32(left)), LW_EXCLUSIVE);
 	return set;
 }
 
 static void
 unlock_parts(uint32 set)
 {
-	for (int p = MW_NPARTS - 1; p >= 0; p--)
-		if (set & (1u << p))
-			LWLockRelease(lock_of(p));
+	for (; set != 0; set &= set - 1)
+		LWLockRelease(lock_of(pg_rightmost_one_pos32(set)));
 }
 
 /* ---------- limits ---------- */
@@ -298,6 +297,22 @@ mw_counters_reserve(MwReservation *r, MwRefusal *why)
 
 /* ---------- settling ---------- */
 
+void
+mw_counters_begin(const MwHold *hold, const MwWhen *when, TimestampTz now)
+{
+	uint32		set = lock_parts(hold->key, hold->n);
+
+	for (int i = 0; i < hold->n; i++)
+	{
+		MwCounter  *e = find(&hold->key[i]);
+
+		for (int w = MW_MINUTE; e != NULL && w < MW_NWINDOWS; w++)
+			if (mw_window_meet(w, e->window[w].start, when->start[w], when->admitted_at, now) == MW_MEET_NEW)
+				begin_window(&e->window[w], when->start[w]);
+	}
+	unlock_parts(set);
+}
+
 static void
 spend(MwCounter *e, const MwAmounts *spent, const MwWhen *when, TimestampTz now)
 {
@@ -327,7 +342,15 @@ mw_counters_settle(const MwHold *hold, const MwAmounts *unreserve,
 				   const MwAmounts *spent, const MwWhen *when, TimestampTz now)
 {
 	bool		spends = spent != NULL && !mw_amounts_zero(spent);
-	uint32		set = lock_parts(hold->key, hold->n);
+	MwKey		keys[MW_MAX_SCOPES] = {0};
+	int			n = 0;
+	uint32		set;
+
+	/* a hit has nothing to settle where nothing was limited, and waits for nobody there */
+	for (int i = 0; i < hold->n; i++)
+		if (hold->windows[i] != 0 || spends)
+			keys[n++] = hold->key[i];
+	set = lock_parts(keys, n);
 
 	for (int i = 0; i < hold->n; i++)
 	{

@@ -49,6 +49,9 @@ extern void mw_reservation_ask(MwReservation *r, int64 prompt_tokens, int64 answ
 
 /* Admit in all limits of all scopes or in none */
 extern MwAdmission mw_counters_reserve(MwReservation *r, MwRefusal *why);
+/* A call of these windows is about to leave: those that are new begin, limited or not */
+extern void mw_counters_begin(const MwHold *hold, const MwWhen *when, TimestampTz now);
+
 /*
  * Move amounts: "unreserve" is no longer reserved where hold reserved it,
  * "spent" was spent in the windows of "when", limited or not.  NULL: nothing.

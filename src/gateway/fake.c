@@ -81,7 +81,7 @@ write_spent(const char *tenant, const char *session, const MwSpent *spent)
 	static MwStmt stmt = {
 		"INSERT INTO mw.fake_spent (tenant, session, " MW_SPENT_COLUMNS ") VALUES ($1, $2, " MW_SPENT_PARAMETERS ") "
 		"ON CONFLICT (tenant, session) DO UPDATE SET (" MW_SPENT_COLUMNS ") = ROW(" MW_SPENT_PARAMETERS ")",
-		24, {TEXTOID, TEXTOID, MW_SPENT_TYPES}
+		25, {TEXTOID, TEXTOID, MW_SPENT_TYPES}
 	};
 	Datum		args[2 + MW_SPENT_NCOLUMNS];
 

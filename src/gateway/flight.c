@@ -137,11 +137,12 @@ mw_flight_reply(MwFlight *f)
 	{
 		s->reply = p;
 		s->state = MW_SLOT_DONE;
-		SetLatch(s->owner);
 	}
 	LWLockRelease(mw_shared->lock);
 
-	if (gone)
+	if (!gone)
+		SetLatch(was.owner);	/* not under the lock, which it would wait for at once */
+	else
 	{
 		if (was.owns)
 			mw_counters_settle(&was.hold, &was.hold.amount, NULL, NULL, 0);

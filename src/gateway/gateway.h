@@ -8,6 +8,10 @@
  *   share.c   one exchange for equal calls
  *   round.c   one turn's work: record, then carry out
  *   record.c  what a round writes, in one transaction
+ *   sums.c    what each scope has used: rows, and the memory of them
+ *   table.c   how those rows are found and written
+ *   sweep.c   rows that are of no use any more
+ *   tell.c    who is told of decisions and expiries
  *   route.c   where a request goes: server options and keys, by OID
  */
 #ifndef MW_GATEWAY_H
@@ -15,6 +19,7 @@
 
 #include "mw.h"
 
+#include "executor/spi.h"
 #include "lib/ilist.h"
 #include "gateway/bill.h"
 #include "gateway/spent.h"
@@ -28,6 +33,8 @@ extern void mw_gateway_record(const char *tenant, const pg_uuid_t *run_id);
 extern void mw_launch_init(void);	/* utility hook; from _PG_init while preloading */
 /* Find (or make) this database's gate and see to it that a worker runs or starts.  Raises MW003. */
 extern MwGate *mw_gateway_ensure(void);
+extern void mw_gateway_wish(void);	/* the same where it is not worth an error; raises nothing */
+extern void mw_gateway_look(Oid db);	/* have it look when the next interrupt expires; raises nothing */
 extern void mw_gateway_leave(Oid db);	/* ask it to go and wait for that */
 extern void mw_gateway_sweep_at_commit(void);	/* have purged rows deleted once this transaction has committed */
 
@@ -68,7 +75,8 @@ typedef struct MwFlight
 	const MwProvider *provider;
 	MwHttpTransfer *transfer;
 	TimestampTz started_at;
-	TimestampTz settled_at;		/* budgets' now of its outcome: its row and its counters meet it at one moment */
+	ItemPointerData row;		/* where its attempt's row was written */
+	TimestampTz settled_at;		/* budgets' now of its attempt, then of its outcome: its row and its counters meet it at one moment */
 	struct MwFlight *leader;	/* joined this one */
 	List	   *followers;		/* of MwFlight */
 	MwInstant	parked_until;	/* waits for the next attempt of one that failed; .us 0: does not */
@@ -95,24 +103,44 @@ typedef struct MwFlight
 	int			body_len;
 } MwFlight;
 
+/* A saved plan, prepared at first use: for what is more than a row by its key */
+typedef struct MwStatement
+{
+	const char *sql;
+	int			nargs;
+	Oid			types[5];
+	SPIPlanPtr	plan;
+} MwStatement;
+
 /* record.c: all inside one transaction that worker.c opens */
+extern uint64 mw_statement_run(MwStatement *st, Datum *values, const char *nulls);	/* rows that it gave or changed */
 extern void mw_record_attempt(MwFlight *f); /* looks for a recorded answer first, where the id was named */
 extern void mw_record_outcome(MwFlight *f);
-extern void mw_record_sums(void);	/* at the end of the round: what the outcomes above add up to */
-extern void mw_record_load(MwFlight *f);
 extern void mw_record_booking(MwFlight *f);
 extern const MwKey *mw_booking_key(const MwWire *w);	/* the scope of a block of hits */
 extern void mw_record_bare(MwFlight *f);
-extern void mw_record_reset(void);	/* before each round */
-extern void mw_record_committed(void);	/* after its commit */
-extern bool mw_record_something_to_tell(void);	/* soft limits were crossed */
-extern bool mw_record_tell(void);	/* NOTIFY, in a transaction of its own ... */
-extern void mw_record_told(void);	/* ... and after its commit */
 extern void mw_record_recover(void);	/* attempts that a crash left running become unknown */
-extern bool mw_record_swept_sums(void);
-extern bool mw_record_sweep(void);	/* delete some of what was purged, expired or dropped; true: there may be more */
 extern void mw_record_locks_lost(void);
 extern void mw_record_lock_tables(bool lock);	/* session-level, while calls are in flight */
+
+/* sums.c */
+extern void mw_sums_reset(void);	/* before each round */
+extern void mw_sums_load(MwFlight *f);
+extern void mw_sums_begin(const MwWire *w, TimestampTz now);	/* the windows of a call that is about to leave */
+/* What was used, in the windows of when; w, where given, says whom a soft limit is told to */
+extern void mw_sums_spend(const MwWire *w, const char *tenant, const char *session, const MwAmounts *used,
+						  const MwAmounts *excess, const MwWhen *when, TimestampTz now);
+extern void mw_sums_write(void);	/* at the end of the round: what was spent in it */
+extern void mw_sums_committed(void);	/* after its commit */
+extern void mw_sums_forget(void);	/* rows were changed by other means */
+extern bool mw_sums_something_to_tell(void);	/* soft limits were crossed */
+extern bool mw_sums_tell(void); /* NOTIFY, in a transaction of its own ... */
+extern void mw_sums_told(void); /* ... and after its commit */
+
+/* sweep.c */
+extern bool mw_sweep(void);		/* delete some of what was purged, expired or dropped; true: there may be more */
+extern bool mw_sweep_took_sums(void);
+extern bool mw_sweep_ledger(void);	/* the same for what is older than its tenant's retention */
 
 /* flight.c */
 extern dlist_head *mw_flights(void);

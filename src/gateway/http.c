@@ -33,6 +33,7 @@
 
 #include <errno.h>
 #include <linux/tcp.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
@@ -597,6 +598,10 @@ mw_http_init(char *why, size_t whylen)
 	}
 
 	share_descriptors();
+#ifdef M_MMAP_THRESHOLD
+	/* glibc raises it with each large block that is freed, and the bodies of answers then lie on the heap in each other's way */
+	(void) mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+#endif
 
 	/* all but those that say that this thread itself has gone wrong */
 	sigfillset(&all_signals);

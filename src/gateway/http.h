@@ -29,6 +29,7 @@ typedef struct MwHttpRequest
 	const char *client_key;		/* NULL: it stands in client_cert */
 	bool		tls13;			/* TLS 1.3 at least; else 1.2 */
 	const char *proxy;			/* NULL: none, whatever the environment says */
+	bool		afresh;			/* no kept connection: one of them had died, and the others may be as old */
 	void	   *owner;			/* handed back with the result */
 } MwHttpRequest;
 

@@ -248,7 +248,9 @@ mw_http_set_handle(MwHttpTransfer *t, const MwHttpRequest *req)
 
 	if (wrong == NULL)
 		wrong = set_headers(t, req->auth_header);
-	if (wrong == NULL && !set_string(t, CURLOPT_CAINFO, &t->ca_file, req->ca_file, curl_version_info(CURLVERSION_NOW)->cainfo))
+	/* what stands for none is asked of libcurl only where it has to be: that takes as long as all the rest here */
+	if (wrong == NULL && !same(t->ca_file, req->ca_file) &&
+		!set_string(t, CURLOPT_CAINFO, &t->ca_file, req->ca_file, curl_version_info(CURLVERSION_NOW)->cainfo))
 		wrong = "the CA file cannot be used";
 	if (wrong == NULL && !set_string(t, CURLOPT_SSLCERT, &t->client_cert, req->client_cert, NULL))
 		wrong = "the client certificate cannot be used";
@@ -259,6 +261,8 @@ mw_http_set_handle(MwHttpTransfer *t, const MwHttpRequest *req)
 
 	set_long(t, CURLOPT_SSLVERSION, &t->tls_version,
 			 (long) (req->tls13 ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2));
+
+	curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, req->afresh ? 1L : 0L);
 
 	/* 0 would be "for ever" */
 	set_long(t, CURLOPT_TIMEOUT_MS, &t->timeout_ms, Max(req->timeout_ms, 1));

@@ -58,11 +58,12 @@ seat(Oid db)
 	return g;
 }
 
-static void
+static bool
 register_worker(int gate)
 {
 	BackgroundWorker worker = {0};
 	BackgroundWorkerHandle *handle;
+	volatile bool registered = false;
 
 	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
@@ -75,24 +76,80 @@ register_worker(int gate)
 	worker.bgw_notify_pid = MyProcPid;
 	memcpy(worker.bgw_extra, &MyDatabaseId, sizeof(Oid));
 
-	if (RegisterDynamicBackgroundWorker(&worker, &handle))
+	PG_TRY();
+	{
+		registered = RegisterDynamicBackgroundWorker(&worker, &handle);
+	}
+	PG_FINALLY();
+	{
+		/* after an error too, or others would wait for a worker that does not come; of two that come the second leaves */
+		if (!registered)
+		{
+			LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+			mw_shared->gates[gate].starting = false;
+			LWLockRelease(mw_shared->lock);
+		}
+	}
+	PG_END_TRY();
+	return registered;
+}
+
+/* The gate of this database, NULL where no seat is free; *start: it is for the caller to register its worker */
+static MwGate *
+take_seat(bool *start)
+{
+	MwGate	   *g;
+
+	*start = false;
+	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
+	g = seat(MyDatabaseId);
+	if (g != NULL && g->pid == 0)
+	{
+		if (!g->starting || mw_ms_since(g->starting_since) >= START_TIMEOUT_MS)
+		{
+			g->starting = *start = true;
+			g->leave = false;
+			g->starting_since = mw_now();
+		}
+	}
+	LWLockRelease(mw_shared->lock);
+	return g;
+}
+
+void
+mw_gateway_wish(void)
+{
+	MwGate	   *g;
+	bool		start;
+
+	if (mw_shared == NULL || !IsUnderPostmaster)
 		return;
+	g = take_seat(&start);
+	if (start)
+		(void) register_worker(g - mw_shared->gates);
+}
+
+void
+mw_gateway_look(Oid db)
+{
+	MwGate	   *g;
 
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
-	mw_shared->gates[gate].starting = false;
+	g = find_gate(db);
+	if (g != NULL)
+	{
+		g->look = true;
+		if (g->latch != NULL)
+			SetLatch(g->latch);
+	}
 	LWLockRelease(mw_shared->lock);
-	ereport(ERROR,
-			(errcode(ERRCODE_MW_NOT_AVAILABLE),
-			 errmsg("no background worker slot is free for the gateway of this database"),
-			 errdetail("max_worker_processes is %d, and all of them are in use.", max_worker_processes),
-			 errhint("Raise max_worker_processes (one for each database that calls models) and restart the server.")));
 }
 
 MwGate *
 mw_gateway_ensure(void)
 {
 	MwGate	   *g;
-	bool		start = false;
+	bool		start;
 
 	mw_require_preload("a call to a real model server");
 	if (!IsUnderPostmaster)
@@ -101,27 +158,19 @@ mw_gateway_ensure(void)
 				 errmsg("no gateway can run in single-user mode"),
 				 errdetail("A call to a real model server needs a background worker."),
 				 errhint("Start the server in the ordinary way. A server with api 'fake' works here.")));
-	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
-	g = seat(MyDatabaseId);
-	if (g != NULL && g->pid == 0)
-	{
-		if (!g->starting || mw_ms_since(g->starting_since) >= START_TIMEOUT_MS)
-		{
-			g->starting = start = true;
-			g->leave = false;
-			g->starting_since = mw_now();
-		}
-	}
-	LWLockRelease(mw_shared->lock);
-
+	g = take_seat(&start);
 	if (g == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_NOT_AVAILABLE),
 				 errmsg("too many databases have a gateway"),
 				 errdetail("At most %d databases of a server can call models at a time.", MW_MAX_GATES),
 				 errhint("A gateway leaves after mw.gateway_idle without work.")));
-	if (start)
-		register_worker(g - mw_shared->gates);
+	if (start && !register_worker(g - mw_shared->gates))
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_NOT_AVAILABLE),
+				 errmsg("no background worker slot is free for the gateway of this database"),
+				 errdetail("max_worker_processes is %d, and all of them are in use.", max_worker_processes),
+				 errhint("Raise max_worker_processes (one for each database that calls models) and restart the server.")));
 	return g;
 }
 

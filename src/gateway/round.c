@@ -30,11 +30,15 @@ write_round(List *work)
 	StartTransactionCommand();
 	SPI_connect();
 	PushActiveSnapshot(GetTransactionSnapshot());
-	mw_record_reset();
+	mw_sums_reset();
 	mw_route_round();
 
 	foreach(lc, work)
-		calls |= ((MwFlight *) lfirst(lc))->w->work != MW_WORK_LOAD;
+	{
+		MwWork		what = ((MwFlight *) lfirst(lc))->w->work;
+
+		calls |= what != MW_WORK_LOAD && what != MW_WORK_ASK;
+	}
 	if (calls)
 		mw_record_lock_tables(true);
 
@@ -45,14 +49,17 @@ write_round(List *work)
 
 		f->send = f->resolved = false;
 		if (f->w->work == MW_WORK_LOAD)
-			mw_record_load(f);
+			mw_sums_load(f);
 		else if (f->ended)
-			mw_record_outcome(f);
+		{
+			if (f->w->work == MW_WORK_CALL)
+				mw_record_outcome(f);
+		}
 		else if (f->w->work == MW_WORK_BOOK)
 			mw_record_booking(f);
 		else if (f->w->work == MW_WORK_RECORD)
 			mw_record_bare(f);
-		else if (f->w->work == MW_WORK_CALL)
+		else
 		{
 			f->route = mw_route_find(f->w->serverid, f->w->roleid);
 			if (f->route->error != NULL)
@@ -60,16 +67,19 @@ write_round(List *work)
 						(errcode(ERRCODE_MW_BAD_ARGUMENT),
 						 errmsg("%s", f->route->error), errhint("%s", f->route->hint)));
 			f->provider = f->route->provider;
-			mw_record_attempt(f);
+			if (f->w->work == MW_WORK_CALL)
+				mw_record_attempt(f);
+			else
+				f->send = true;
 		}
 	}
-	mw_record_sums();
+	mw_sums_write();
 	mw_fault("commit");
 
 	SPI_finish();
 	PopActiveSnapshot();
 	CommitTransactionCommand();
-	mw_record_committed();
+	mw_sums_committed();
 }
 
 /* Do it; false, with the reason, where it cannot be committed */
@@ -95,7 +105,7 @@ try_round(List *work, int *sqlstate, char *why, size_t whylen, char *hint, size_
 		AbortCurrentTransaction();
 		mw_record_locks_lost();
 		RESUME_INTERRUPTS();
-		mw_record_reset();
+		mw_sums_reset();
 		*sqlstate = e->sqlerrcode;
 		strlcpy(why, e->message, whylen);
 		strlcpy(hint, e->hint ? e->hint : "", hintlen);
@@ -129,6 +139,7 @@ start_transfer(MwFlight *f)
 		.client_key = f->route->client_key,
 		.tls13 = f->route->tls13,
 		.proxy = f->route->proxy,
+		.afresh = w->afresh,
 		.owner = f,
 	};
 
@@ -182,6 +193,8 @@ follow_commit(MwFlight *f)
 		case MW_WORK_RECORD:
 			f->bill.kind = MW_OUTCOME_OK;
 			break;
+		case MW_WORK_ASK:
+			break;
 		case MW_WORK_BOOK:
 			{
 				MwSlot	   *s = &mw_shared->slots[f->slot];
@@ -204,6 +217,8 @@ follow_commit(MwFlight *f)
 		case MW_WORK_CALL:
 			if (f->ended)
 				mw_flight_settle(f);
+			else if (f->send)
+				mw_counters_begin(&w->hold, &w->when, f->settled_at);
 			break;
 	}
 	f->recorded = true;

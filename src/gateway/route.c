@@ -26,6 +26,7 @@
 #include "utils/syscache.h"
 
 #include "gateway/gateway.h"
+#include "util/duration.h"
 
 #define DEFAULT_CONNECT_TIMEOUT_MS	10000
 #define DEFAULT_STALL_MS			60000
@@ -208,11 +209,11 @@ fill(MwRoute *r)
 	if ((value = option(server->options, "proxy")) != NULL)
 		r->proxy = pstrdup(value);
 	if ((value = option(server->options, "connect_timeout")) != NULL)
-		r->connect_timeout_ms = (long) (strtod(value, NULL) * 1000);
+		r->connect_timeout_ms = (long) mw_duration_ms(value, "option \"connect_timeout\"");
 	if ((value = option(server->options, "max_response")) != NULL)
 		r->max_response = strtoul(value, NULL, 10);
 	if ((value = option(server->options, "stall_timeout")) != NULL)
-		r->stall_ms = (long) (strtod(value, NULL) * 1000);
+		r->stall_ms = (long) mw_duration_ms(value, "option \"stall_timeout\"");
 	if ((value = option(server->options, "stall_bytes")) != NULL)
 		r->stall_bytes = strtoul(value, NULL, 10);
 

@@ -77,6 +77,13 @@ extern int	mw_script_int(Jsonb *step, const char *where, const char *key, int mi
 /* script_play.c */
 extern MwScripted *mw_script_play(const MwStep *step, Jsonb *request, int n);
 
+/*
+ * script_state.c: whether a call goes on beyond the current subtransaction.  What its own subtransactions take
+ * back (a try of a middleware, a hook's EXCEPTION block) has been sent and
+ * answered all the same, as with a real server.  Set by policy/rights.c.
+ */
+extern bool (*mw_script_inside) (void);
+
 /* script_state.c: take the next step and log the request; MW001 where no script was set */
 extern MwScripted *mw_script_answer(const MwAttempt *attempt);
 

@@ -7,7 +7,7 @@
  * top belongs to the current subtransaction, by pushing a copy where it does
  * not (copy on write, a few integers).  A subtransaction that aborts pops its
  * version, one that commits hands it to its parent, where it replaces the
- * parent's own; at the end of the transaction one version remains, marked with
+ * parent's own (so do those that a call takes back inside of itself); at the end of the transaction one version remains, marked with
  * no subtransaction at all.  PREPARE keeps the state, as it keeps settings: the
  * backend never learns what becomes of a prepared transaction.
  *
@@ -154,6 +154,15 @@ script_xact_callback(XactEvent event, void *arg)
 	}
 }
 
+bool		(*mw_script_inside) (void) = NULL;
+
+/* Whether a subtransaction of a call that goes on: its requests stay, unless it set the script they were sent to */
+static bool
+stays(const Version *v)
+{
+	return mw_script_inside != NULL && mw_script_inside() && v->below != NULL && v->below->script == v->script;
+}
+
 static void
 script_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
@@ -167,7 +176,7 @@ script_subxact_callback(SubXactEvent event, SubTransactionId subid, SubTransacti
 
 		if (s->top->subid != subid)
 			continue;
-		if (event == SUBXACT_EVENT_ABORT_SUB)
+		if (event == SUBXACT_EVENT_ABORT_SUB && !stays(s->top))
 		{
 			pop_version(s);
 			if (s->top == NULL)

@@ -64,6 +64,8 @@ shmem_startup(void)
 		memset(mw_shared, 0, shared_size());
 		mw_shared->lock = &GetNamedLWLockTranche("mw")->lock;
 		ConditionVariableInit(&mw_shared->changed);
+		for (int i = 0; i < MW_DECIDED; i++)
+			ConditionVariableInit(&mw_shared->decided[i]);
 		mw_shared->nslots = mw_guc_max_calls;
 		for (int i = 0; i < mw_shared->nslots; i++)
 			mw_shared->slots[i].next = i + 1 < mw_shared->nslots ? i + 1 : -1;

@@ -38,7 +38,8 @@ typedef enum MwWork
 	MW_WORK_CALL,				/* an attempt */
 	MW_WORK_LOAD,				/* bring the counters of these scopes into memory */
 	MW_WORK_BOOK,				/* book hits against a limit on requests */
-	MW_WORK_RECORD				/* a bare durable record (bench and tests) */
+	MW_WORK_RECORD,				/* a bare durable record (bench and tests) */
+	MW_WORK_ASK					/* a request to what is no model: leaves no record */
 } MwWork;
 
 /* A request as it lies in the DSA; strings follow, each NUL terminated */
@@ -53,6 +54,7 @@ typedef struct MwWire
 	bool		resend_unknown;
 	bool		cacheable;
 	bool		share;
+	bool		afresh;
 	Oid			serverid;
 	Oid			roleid;			/* whose user mapping */
 	MwInstant	deadline;
@@ -147,6 +149,7 @@ typedef struct MwGate
 	MwInstant	starting_since;
 	bool		leave;			/* asked to go */
 	bool		sweep;			/* asked to delete what was purged */
+	bool		look;			/* asked to look when the next interrupt expires */
 	Latch	   *latch;
 	int			head,
 				tail;			/* queue of slots, -1: empty */
@@ -155,10 +158,13 @@ typedef struct MwGate
 	uint64		records;
 } MwGate;
 
+#define MW_DECIDED	64			/* condition variables of waiting resumes, by a hash of their session */
+
 typedef struct MwShared
 {
 	LWLock	   *lock;
 	ConditionVariable changed;	/* a gateway has come or gone */
+	ConditionVariable decided[MW_DECIDED];	/* a decision has committed */
 	int			nslots;
 	int			free;			/* head of the free list */
 	MwGate		gates[MW_MAX_GATES];

@@ -121,8 +121,16 @@ mw_spent_init(MwSpent *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->first_used_at = DT_NOEND;
+	s->set_back_until = DT_NOBEGIN;
 	for (int w = MW_MINUTE; w < MW_NWINDOWS; w++)
 		s->start[w] = DT_NOBEGIN;
+}
+
+void
+mw_spent_set_back(MwSpent *s, MwPeriod w, TimestampTz start)
+{
+	s->set_back_until = Max(s->set_back_until, s->start[w] + longest[w] * USECS_PER_SEC);
+	s->start[w] = start;
 }
 
 void
@@ -138,9 +146,10 @@ mw_spent_add(MwSpent *s, const MwAmounts *used, const MwAmounts *excess, const M
 				continue;
 			case MW_MEET_NEW:
 				s->used[w] = (MwAmounts) {0};
-				/* FALLTHROUGH */
-			case MW_MEET_BACK:
 				s->start[w] = when->start[w];
+				break;
+			case MW_MEET_BACK:
+				mw_spent_set_back(s, w, when->start[w]);
 				break;
 			case MW_MEET_ADD:
 				break;
@@ -196,26 +205,35 @@ mw_spent_from_row(MwSpent *s, HeapTuple row, TupleDesc desc)
 {
 	Datum		v[MW_SPENT_NCOLUMNS];
 	bool		null[MW_SPENT_NCOLUMNS];
-	int			c = 0;
 
 	Assert(desc->natts == MW_SPENT_NCOLUMNS);
 	heap_deform_tuple(row, desc, v, null);
-	s->first_used_at = DatumGetTimestampTz(v[c++]);
+	mw_spent_from_values(s, v);
+}
+
+void
+mw_spent_from_values(MwSpent *s, const Datum *values)
+{
+	int			c = 0;
+
 	s->start[MW_FOREVER] = 0;
 	for (int w = 0; w < MW_NWINDOWS; w++)
 	{
 		if (w != MW_FOREVER)
-			s->start[w] = DatumGetTimestampTz(v[c++]);
-		s->used[w].requests = DatumGetInt64(v[c++]);
-		s->used[w].tokens = DatumGetInt64(v[c++]);
-		s->used[w].cost = money_of(v[c++]);
+			s->start[w] = DatumGetTimestampTz(values[c++]);
+		s->used[w].requests = DatumGetInt64(values[c++]);
+		s->used[w].tokens = DatumGetInt64(values[c++]);
+		s->used[w].cost = money_of(values[c++]);
 		if (w == MW_FOREVER)
 		{
 			s->excess.requests = 0;
-			s->excess.tokens = DatumGetInt64(v[c++]);
-			s->excess.cost = money_of(v[c++]);
+			s->excess.tokens = DatumGetInt64(values[c++]);
+			s->excess.cost = money_of(values[c++]);
+			s->first_used_at = DatumGetTimestampTz(values[c++]);
 		}
 	}
+	s->set_back_until = DatumGetTimestampTz(values[c++]);
+	Assert(c == MW_SPENT_NCOLUMNS);
 }
 
 void
@@ -223,7 +241,6 @@ mw_spent_to_values(const MwSpent *s, Datum *values)
 {
 	int			c = 0;
 
-	values[c++] = TimestampTzGetDatum(s->first_used_at);
 	for (int w = 0; w < MW_NWINDOWS; w++)
 	{
 		if (w != MW_FOREVER)
@@ -235,7 +252,9 @@ mw_spent_to_values(const MwSpent *s, Datum *values)
 		{
 			values[c++] = Int64GetDatum(s->excess.tokens);
 			values[c++] = NumericGetDatum(mw_money_numeric(s->excess.cost));
+			values[c++] = TimestampTzGetDatum(s->first_used_at);
 		}
 	}
+	values[c++] = TimestampTzGetDatum(s->set_back_until);
 	Assert(c == MW_SPENT_NCOLUMNS);
 }

@@ -84,10 +84,13 @@ typedef struct MwSpent
 	TimestampTz start[MW_NWINDOWS];	/* of the window that the sum is of; DT_NOBEGIN: none yet */
 	MwAmounts	used[MW_NWINDOWS];
 	MwAmounts	excess;			/* billed above what had been reserved (no requests) */
+	TimestampTz set_back_until; /* the clock was set back from before then, over a whole window; DT_NOBEGIN: never */
 } MwSpent;
 
 extern void mw_spent_init(MwSpent *s);
 extern void mw_spent_add(MwSpent *s, const MwAmounts *used, const MwAmounts *excess, const MwWhen *when, TimestampTz now);
+/* MW_MEET_BACK: the sum of a window goes back with the clock */
+extern void mw_spent_set_back(MwSpent *s, MwPeriod w, TimestampTz start);
 /* What counts in the window that began at when->start[w] */
 extern MwAmounts mw_spent_in(const MwSpent *s, MwPeriod w, const MwWhen *when);
 
@@ -96,19 +99,20 @@ extern bool mw_spent_crosses(const MwSpent *before, const MwSpent *after, const 
 /* What a listener of the tenant's channel gets: a kind, and the run that crossed it */
 extern char *mw_crossing_payload(const pg_uuid_t *run_id);
 
-/* Its columns in a statement, the parameters $3 and on for them, and both ways between row and struct */
+/* Its columns in their order, the parameters $3 and on for them in a statement, and both ways between row and struct */
 #define MW_SPENT_COLUMNS \
-	"first_used_at, requests, tokens, cost, excess_tokens, excess_cost, " \
+	"requests, tokens, cost, excess_tokens, excess_cost, first_used_at, " \
 	"minute_start, minute_requests, minute_tokens, minute_cost, hour_start, hour_requests, hour_tokens, hour_cost, " \
-	"day_start, day_requests, day_tokens, day_cost, month_start, month_requests, month_tokens, month_cost"
-#define MW_SPENT_NCOLUMNS 22
+	"day_start, day_requests, day_tokens, day_cost, month_start, month_requests, month_tokens, month_cost, set_back_until"
+#define MW_SPENT_NCOLUMNS 23
 #define MW_SPENT_PARAMETERS \
-	"$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24"
+	"$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25"
 #define MW_SPENT_TYPES \
-	TIMESTAMPTZOID, INT8OID, INT8OID, NUMERICOID, INT8OID, NUMERICOID, \
+	INT8OID, INT8OID, NUMERICOID, INT8OID, NUMERICOID, TIMESTAMPTZOID, \
 	TIMESTAMPTZOID, INT8OID, INT8OID, NUMERICOID, TIMESTAMPTZOID, INT8OID, INT8OID, NUMERICOID, \
-	TIMESTAMPTZOID, INT8OID, INT8OID, NUMERICOID, TIMESTAMPTZOID, INT8OID, INT8OID, NUMERICOID
+	TIMESTAMPTZOID, INT8OID, INT8OID, NUMERICOID, TIMESTAMPTZOID, INT8OID, INT8OID, NUMERICOID, TIMESTAMPTZOID
 extern void mw_spent_from_row(MwSpent *s, HeapTuple row, TupleDesc desc);	/* of MW_SPENT_COLUMNS alone */
+extern void mw_spent_from_values(MwSpent *s, const Datum *values);
 extern void mw_spent_to_values(const MwSpent *s, Datum *values);	/* MW_SPENT_NCOLUMNS of them */
 
 #endif

@@ -31,8 +31,8 @@ enum
 
 MwRowTable	mw_table_answer = {.name = "answer",.nkeys = 4,.equal = {F_TEXTEQ, F_TEXTEQ, F_BYTEAEQ, F_INT4EQ}};
 MwRowTable	mw_table_fake_answer = {.name = "fake_answer",.nkeys = 4,.equal = {F_TEXTEQ, F_TEXTEQ, F_BYTEAEQ, F_INT4EQ}};
-MwRowTable	mw_table_cache = {.name = "cache",.nkeys = 2,.equal = {F_TEXTEQ, F_BYTEAEQ}};
-MwRowTable	mw_table_fake_cache = {.name = "fake_cache",.nkeys = 2,.equal = {F_TEXTEQ, F_BYTEAEQ}};
+MwRowTable	mw_table_cache = {.name = "cache",.nkeys = 2,.equal = {F_TEXTEQ, F_BYTEAEQ},.by_hash = true};
+MwRowTable	mw_table_fake_cache = {.name = "fake_cache",.nkeys = 2,.equal = {F_TEXTEQ, F_BYTEAEQ},.by_hash = true};
 
 /* The body is copied out of the page, once */
 static void

@@ -51,6 +51,7 @@ typedef struct MwAttempt
 	const char *body;
 	int			body_len;
 	MwInstant	deadline;
+	bool		afresh;			/* on a connection of its own: a kept one had died */
 	uint32		breaker;		/* generation under which it passed the server's breaker; 0: it tells that nothing */
 
 	/* completion plan */
@@ -126,6 +127,13 @@ typedef struct MwTransport
 	 */
 	MwReply    *(*exchange) (const MwAttempt *attempt);
 } MwTransport;
+
+/*
+ * client.c: a request to a server that is no model, by the current role's mapping.
+ * Nothing is reserved, booked or recorded; the body is in shared memory until it is answered.
+ * Interruptible.  Raises MW003; MW404 where the gateway is stuck past the deadline.
+ */
+extern MwReply *mw_gateway_ask(Oid serverid, const char *body, int len, MwInstant deadline);
 
 /* bill.c: a complete response that refuses for now (invariant 5) */
 extern bool mw_status_retryable(int http_status);

@@ -5,7 +5,7 @@
  * Each turn of the loop takes what callers have queued and what transfers have
  * ended (flight.c) and puts it into one round (round.c).  Nothing in the loop
  * waits: the only sleep is on the latch, libcurl's descriptor and the postmaster
- * together.  It leaves when it has been idle, when it is asked to (a command
+ * together.  It leaves when it has been idle and no expiry is to be told, when it is asked to (a command
  * wants the database to itself) and at shutdown, in the last two cases after it
  * has recorded what is in flight as unknown.
  */
@@ -30,6 +30,7 @@
 #include "gateway/gateway.h"
 #include "gateway/http.h"
 #include "gateway/shm.h"
+#include "gateway/tell.h"
 #include "guc.h"
 
 #define SWEEP_EVERY_MS	60000
@@ -61,6 +62,8 @@ static void
 gone(int code, Datum arg)
 {
 	mw_flights_lost();			/* whom answer_all() did not come to, since an error ended it */
+	/* outside a transaction nothing takes a session's locks at exit: the process that gets our place would have them */
+	mw_record_lock_tables(false);
 	LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
 	gate->pid = 0;
 	gate->latch = NULL;
@@ -162,7 +165,7 @@ in_transaction(bool (*what) (void), bool *result)
 		SPI_finish();
 		PopActiveSnapshot();
 		CommitTransactionCommand();
-		mw_record_committed();
+		mw_sums_committed();
 		ok = true;
 	}
 	PG_CATCH();
@@ -173,7 +176,7 @@ in_transaction(bool (*what) (void), bool *result)
 		AbortCurrentTransaction();
 		mw_record_locks_lost();
 		RESUME_INTERRUPTS();
-		mw_record_reset();
+		mw_sums_reset();
 	}
 	PG_END_TRY();
 	return ok;
@@ -268,18 +271,31 @@ mw_gateway_main(Datum arg)
 		{
 			gate->sweep = false;
 			last_sweep = mw_now();
-			more_to_sweep = in_transaction(mw_record_sweep, &result) && result;
-			if (mw_record_swept_sums())
+			more_to_sweep = in_transaction(mw_sweep, &result) && result;
+			/* of its own, so that a tenant's setting that makes no sense stops nothing else */
+			more_to_sweep |= in_transaction(mw_sweep_ledger, &result) && result;
+			if (mw_sweep_took_sums())
 				mw_counters_forget(MyDatabaseId);
 		}
 
-		if (mw_record_something_to_tell() && in_transaction(mw_record_tell, &result))
-			mw_record_told();
+		if (gate->look)
+		{
+			gate->look = false;
+			last_work = mw_now();
+			mw_expiry_look();
+		}
+		if (mw_expiry_ms() == 0 && !in_transaction(mw_expiry_tell, &result))
+			mw_expiry_failed();
+
+		if (mw_sums_something_to_tell() && in_transaction(mw_sums_tell, &result))
+			mw_sums_told();
 
 		/* what an idle gateway does: make good, let go of its locks, leave */
 		timeout = mw_http_timeout_ms();
 		if (ms >= 0)
 			timeout = timeout < 0 ? ms : Min(timeout, ms);
+		if (mw_expiry_pending())
+			timeout = timeout < 0 ? mw_expiry_ms() : Min(timeout, mw_expiry_ms());
 		if (dlist_is_empty(mw_flights()) && mw_round_unrecorded())
 		{
 			/* until it can be written: a disk that was full has room again some day */
@@ -299,12 +315,12 @@ mw_gateway_main(Datum arg)
 
 			if (idle >= UNLOCK_AFTER_MS)
 				mw_record_lock_tables(false);
-			if (idle >= limit)
+			if (idle >= limit && !mw_expiry_pending())
 			{
 				bool		empty;
 
 				LWLockAcquire(mw_shared->lock, LW_EXCLUSIVE);
-				if ((empty = gate->head < 0))
+				if ((empty = gate->head < 0 && !gate->look))
 					gate->pid = 0, gate->latch = NULL;
 				LWLockRelease(mw_shared->lock);
 				if (empty)
@@ -315,11 +331,13 @@ mw_gateway_main(Datum arg)
 				continue;
 			}
 			ms = idle < UNLOCK_AFTER_MS ? UNLOCK_AFTER_MS - idle : limit - idle;
-			timeout = timeout < 0 ? ms : Min(timeout, ms);
+			if (ms > 0)
+				timeout = timeout < 0 ? ms : Min(timeout, ms);
 		}
 		ms = more_to_sweep ? 0 : Max(SWEEP_EVERY_MS - mw_ms_since(last_sweep), 0);
 		timeout = timeout < 0 ? ms : Min(timeout, ms);
 		MemoryContextSwitchTo(TopMemoryContext);
-		WaitEventSetWait(waits, timeout, &event, 1, mw_wait_event());
+		if (timeout != 0)		/* what has just been recorded leaves in the next turn */
+			WaitEventSetWait(waits, timeout, &event, 1, mw_wait_event());
 	}
 }

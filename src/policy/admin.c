@@ -20,7 +20,10 @@
 
 #include "gateway/gateway.h"
 #include "policy/admin.h"
+#include "policy/redaction.h"
+#include "policy/session_lock.h"
 #include "policy/settings.h"
+#include "policy/vault.h"
 #include "policy/watch.h"
 #include "util/json.h"
 #include "util/spi.h"
@@ -49,6 +52,9 @@ static const struct
 	{"model", "Write server:model; SELECT model FROM mw.model; lists the catalogue."},
 	{"pii_type", "SELECT tenant, pii_type FROM mw.recognizer; lists the types."},
 	{"guard", "SELECT tenant, guard FROM mw.guard; lists the guards."},
+	{"tool", "SELECT tenant, tool FROM mw.tool; lists the tools."},
+	{"function", "Write schema.name, with its argument types where several functions have that name."},
+	{"args", "'{}' is no argument at all."},
 	{"pattern", "Patterns are Perl-compatible regular expressions (PCRE2)."}
 };
 
@@ -90,6 +96,14 @@ mw_arg_object(FunctionCallInfo fcinfo, int n, const char *name)
 				errmsg("argument \"%s\" must be a JSON object", name),
 				errhint("'{}' is an empty one."));
 	return jb;
+}
+
+const MwPolicy *
+mw_arg_policy(FunctionCallInfo fcinfo, int n)
+{
+	if (PG_ARGISNULL(n))
+		return mw_policy_default();
+	return mw_policy_get(text_to_cstring(PG_GETARG_TEXT_PP(n)));
 }
 
 void
@@ -172,6 +186,7 @@ mw_create_tenant(PG_FUNCTION_ARGS)
 	static MwStmt remains = {
 		"SELECT WHERE EXISTS (SELECT FROM mw.attempt AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1)"
 		" OR EXISTS (SELECT FROM mw.spent AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1)"
+		" OR EXISTS (SELECT FROM mw.pruned AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1)"
 		" OR EXISTS (SELECT FROM mw.answer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1)",
 		1, {TEXTOID}
 	};
@@ -189,6 +204,7 @@ mw_create_tenant(PG_FUNCTION_ARGS)
 	mw_settings_tenant(settings, &check);
 
 	SPI_connect();
+	mw_redaction_check(tenant, check.redaction, NULL);
 	values[0] = CStringGetTextDatum(tenant);
 	values[1] = JsonbPGetDatum(settings);
 	if (mw_spi_write(&stmt, MW_AS_OWNER, values, NULL) == 0)
@@ -224,6 +240,7 @@ mw_alter_tenant(PG_FUNCTION_ARGS)
 	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
 	Jsonb	   *patch = mw_arg_object(fcinfo, 1, "settings");
 	Jsonb	   *settings;
+	MwPolicy	before = {0};
 	MwPolicy	check = {0};
 	Datum		values[2];
 	bool		isnull;
@@ -232,8 +249,11 @@ mw_alter_tenant(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(tenant);
 	if (mw_spi_write(&lock, MW_AS_OWNER, values, NULL) == 0)
 		no_such_tenant(tenant, false);
-	settings = mw_settings_merge(DatumGetJsonbP(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull)), patch);
+	settings = DatumGetJsonbP(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
+	mw_settings_tenant(settings, &before);
+	settings = mw_settings_merge(settings, patch);
 	mw_settings_tenant(settings, &check);
+	mw_redaction_check(tenant, check.redaction, before.redaction);
 	values[1] = JsonbPGetDatum(settings);
 	mw_spi_write(&update, MW_AS_OWNER, values, NULL);
 	SPI_finish();
@@ -265,14 +285,17 @@ bump_epoch(const char *tenant)
 Datum
 mw_drop_tenant(PG_FUNCTION_ARGS)
 {
-	/* whatever callers' transactions write; mw.purge stays, so that the next tenant of this name inherits no answer */
+	/* whatever callers' transactions write, besides what is remembered of sessions; mw.purge stays, so that the next tenant of this name inherits no answer */
 	static MwStmt erase[] = {
 		{"DELETE FROM mw.tenant_grant AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.budget AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.model AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.recognizer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.guard AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
-		{"DELETE FROM mw.result AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.tool AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.agent AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.reviewer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
+		{"DELETE FROM mw.approval_log AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.fake_attempt AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.fake_spent AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
 		{"DELETE FROM mw.fake_answer AS x WHERE x.tenant OPERATOR(pg_catalog.=) $1", 1, {TEXTOID}},
@@ -294,9 +317,11 @@ mw_drop_tenant(PG_FUNCTION_ARGS)
 
 	SPI_connect();
 	arg = CStringGetTextDatum(tenant);
+	mw_session_stop(tenant, NULL);	/* before its row, which a run may want */
 	if (mw_spi_write(&lock, MW_AS_OWNER, &arg, NULL) == 0)
 		no_such_tenant(tenant, false);
 	bump_epoch(tenant);
+	mw_erase_tenant(tenant);
 	for (int i = 0; i < lengthof(erase); i++)
 		mw_spi_write(&erase[i], MW_AS_OWNER, &arg, NULL);
 	SPI_finish();

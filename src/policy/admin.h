@@ -10,11 +10,15 @@
 
 #include "mw.h"
 #include "fmgr.h"
+#include "policy/policy.h"
 #include "util/spi.h"
 
 /* Arguments; NULL is MW001 */
 extern char *mw_arg_text(FunctionCallInfo fcinfo, int n, const char *name);
 extern Jsonb *mw_arg_object(FunctionCallInfo fcinfo, int n, const char *name);
+
+/* The policy of the tenant that an argument names, where NULL is nobody in particular: the rules of all */
+extern const MwPolicy *mw_arg_policy(FunctionCallInfo fcinfo, int n);
 
 /* Inside SPI: MW001 with the mw_create_tenant to type unless the tenant exists; '*' passes where all is true */
 extern void mw_admin_tenant(const char *tenant, bool all);

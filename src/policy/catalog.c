@@ -21,6 +21,7 @@
 #include "utils/numeric.h"
 
 #include "policy/admin.h"
+#include "policy/analyzer.h"
 #include "policy/redaction.h"
 #include "policy/settings.h"
 #include "policy/userfunc.h"
@@ -40,8 +41,10 @@ PG_FUNCTION_INFO_V1(mw_alter_recognizer);
 PG_FUNCTION_INFO_V1(mw_drop_recognizer);
 
 static const char *const strategies[] = {"mask", "placeholder", "hash", "redact", "block", NULL};
-static const char *const recognizer_keys[] = {"strategy", "validator", "context", "priority", "on_demand", "function", NULL};
-static const char *const recognizer_alter_keys[] = {"pattern", "strategy", "validator", "context", "priority", "on_demand", "function", NULL};
+static const char *const recognizer_keys[] = {"strategy", "validator", "context", "priority", "on_demand", "function",
+	"type", "server", "entities", "language", "score_threshold", "timeout", "on_error", NULL};
+static const char *const recognizer_alter_keys[] = {"pattern", "strategy", "validator", "context", "priority", "on_demand", "function",
+	"type", "server", "entities", "language", "score_threshold", "timeout", "on_error", NULL};
 
 void
 mw_admin_no_such(const char *kind, const char *name, const char *tenant, const char *hint)
@@ -120,14 +123,13 @@ probe_pattern(const char *pattern, const char *what)
 		for (int end = 0; end < 2; end++)
 		{
 			int			at = 0;
-			int			rc = 1;
+			int			rc;
 
 			if (end == 1)
 				text[len++] = '!';
 			text[len] = '\0';
-			while (rc == 1 && at <= len)
+			while ((rc = at > len ? 0 : mw_regex_find(re, text, len, at, &from, &to)) == 1)
 			{
-				rc = mw_regex_find(re, text, len, at, &from, &to);
 				at = Max(to, at + 1);
 				while (at < len && ((unsigned char) text[at] & 0xc0) == 0x80)
 					at++;
@@ -356,9 +358,9 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 		2, {TEXTOID, TEXTOID}
 	};
 	static MwStmt insert = {
-		"INSERT INTO mw.recognizer (tenant, pii_type, pattern, validator, context, priority, strategy, on_demand, function)"
-		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING",
-		9, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, BOOLOID, TEXTOID}
+		"INSERT INTO mw.recognizer (tenant, pii_type, pattern, validator, context, priority, strategy, on_demand, function, analyzer)"
+		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+		10, {TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, BOOLOID, TEXTOID, JSONBOID}
 	};
 	char	   *type = type_of(mw_arg_text(fcinfo, 0, "pii_type"));
 	Jsonb	   *options = mw_arg_object(fcinfo, 2, "options");
@@ -367,17 +369,19 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	char	   *pattern;
 	char	   *validator;
 	char	   *context;
-	Datum		values[9];
-	char		nulls[10] = "         ";
+	Jsonb	   *analyzer;
+	Datum		values[10];
+	char		nulls[11] = "          ";
 
 	mw_json_check_keys(options, "option", "a recognizer", recognizer_keys);
 	function = function_of(options);
-	pattern = function ? NULL : mw_arg_text(fcinfo, 1, "pattern");
-	if (function && !PG_ARGISNULL(1))
+	analyzer = mw_analyzer_part(options);
+	pattern = function || analyzer ? NULL : mw_arg_text(fcinfo, 1, "pattern");
+	if (((function || analyzer) && !PG_ARGISNULL(1)) || (function && analyzer))
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("a recognizer has a pattern or a function, not both"),
-				errhint("With \"function\" the argument \"pattern\" is NULL."));
+				errmsg("a recognizer has a pattern, a function or a server, one of them"),
+				errhint("With \"function\", or \"type\" and \"server\", the argument \"pattern\" is NULL."));
 	if (pattern)
 	{
 		mw_admin_pattern(pattern, 0, "argument \"pattern\"");
@@ -385,11 +389,13 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	}
 	validator = validator_of(options);
 	context = context_of(options);
-	if (function && (validator || context))
+	if ((function || analyzer) && (validator || context))
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
-				errmsg("a function needs no validator and no context"),
+				errmsg("a %s needs no validator and no context", function ? "function" : "server"),
 				errhint("It sees the whole text and answers with what it found."));
+	if (analyzer)
+		analyzer = mw_analyzer_check(mw_settings_merge(NULL, analyzer), type);
 
 	SPI_connect();
 	mw_admin_tenant(tenant, true);
@@ -408,10 +414,36 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	values[7] = BoolGetDatum(on_demand_of(options));
 	values[8] = function ? CStringGetTextDatum(function) : (Datum) 0;
 	nulls[8] = function ? ' ' : 'n';
+	values[9] = analyzer ? JsonbPGetDatum(analyzer) : (Datum) 0;
+	nulls[9] = analyzer ? ' ' : 'n';
 	if (mw_spi_write(&insert, MW_AS_OWNER, values, nulls) == 0)
 		mw_admin_is_there("recognizer", type, tenant, "mw_alter_recognizer");
 	SPI_finish();
 	PG_RETURN_VOID();
+}
+
+/* What an analyzer's options become when some of them change; inside SPI */
+static Jsonb *
+altered_analyzer(Datum *values, const char *type, Jsonb *part)
+{
+	static MwStmt stmt = {
+		"SELECT r.analyzer FROM mw.recognizer AS r"
+		" WHERE r.tenant OPERATOR(pg_catalog.=) $1 AND r.pii_type OPERATOR(pg_catalog.=) $2 AND NOT r.builtin FOR NO KEY UPDATE",
+		2, {TEXTOID, TEXTOID}
+	};
+	bool		isnull = true;
+	Datum		d = (Datum) 0;
+
+	if (mw_spi_write(&stmt, MW_AS_OWNER, values, NULL) == 0)
+		return NULL;			/* the update finds that there is none */
+	d = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+	if (isnull)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("recognizer \"%s\" is not found by a server", type),
+				errhint("SELECT mw_create_recognizer(%s, NULL, '{\"type\": \"presidio\", \"server\": \"...\"}', tenant); makes one for a tenant that is.",
+						quote_literal_cstr(type)));
+	return mw_analyzer_check(mw_settings_merge(DatumGetJsonbP(d), part), type);
 }
 
 Datum
@@ -435,9 +467,10 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 		" priority = CASE WHEN $8 THEN $9 ELSE r.priority END,"
 		" strategy = CASE WHEN $10 THEN $11 ELSE r.strategy END,"
 		" on_demand = CASE WHEN $12 THEN $13 ELSE r.on_demand END,"
-		" function = COALESCE($14, r.function)"
+		" function = COALESCE($14, r.function),"
+		" analyzer = COALESCE($15, r.analyzer)"
 		" WHERE r.tenant OPERATOR(pg_catalog.=) $1 AND r.pii_type OPERATOR(pg_catalog.=) $2 AND NOT r.builtin",
-		14, {TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, INT4OID, BOOLOID, TEXTOID, BOOLOID, BOOLOID, TEXTOID}
+		15, {TEXTOID, TEXTOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, TEXTOID, BOOLOID, INT4OID, BOOLOID, TEXTOID, BOOLOID, BOOLOID, TEXTOID, JSONBOID}
 	};
 	char	   *type = type_of(mw_arg_text(fcinfo, 0, "pii_type"));
 	Jsonb	   *options = mw_arg_object(fcinfo, 1, "options");
@@ -446,8 +479,9 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	char	   *validator;
 	char	   *context;
 	char	   *function;
-	Datum		values[14];
-	char		nulls[15] = "              ";
+	Jsonb	   *analyzer;
+	Datum		values[15];
+	char		nulls[16] = "               ";
 	uint64		n;
 
 	mw_json_check_keys(options, "option", "a recognizer", recognizer_alter_keys);
@@ -482,6 +516,11 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	function = function_of(options);
 	values[13] = function ? CStringGetTextDatum(function) : (Datum) 0;
 	nulls[13] = function ? ' ' : 'n';
+	analyzer = mw_analyzer_part(options);
+	if (analyzer)
+		analyzer = altered_analyzer(values, type, analyzer);
+	values[14] = analyzer ? JsonbPGetDatum(analyzer) : (Datum) 0;
+	nulls[14] = analyzer ? ' ' : 'n';
 	n = mw_spi_write(&update, MW_AS_OWNER, values, nulls);
 	if (n == 0)
 		mw_admin_no_such("recognizer", type, tenant,

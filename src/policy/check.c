@@ -1,5 +1,5 @@
 /*
- * check.c - mw_check(): does what is kept about money agree with itself?
+ * check.c - mw_check(): does what is kept about money and approvals agree with itself?
  *
  * A row a finding, none on a sound system.  Each statement of the table below
  * looks at one snapshot, and the gateway writes what belongs together in one
@@ -26,6 +26,7 @@
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
 #include "gateway/spent.h"
+#include "policy/approval_chain.h"
 #include "policy/policy.h"
 #include "util/money.h"
 #include "util/spi.h"
@@ -43,15 +44,17 @@ typedef struct Check
 	MwStmt		stmt;			/* tenant, session, request_id, what was expected, what was found */
 } Check;
 
-/* What a column adds up to in the ledger, in each scope, beside its kept sum */
-#define LEDGER_AGAINST_SUMS(attempts, sums, billed, kept) {\
+/* What a column adds up to in the ledger and in what retention took out of it, in each scope, beside its kept sum */
+#define LEDGER_AGAINST_SUMS(attempts, pruned, sums, billed, kept) {\
 	"SELECT tenant, nullif(session, ''), NULL::text, coalesce(l.n, 0)::text, coalesce(s." kept ", 0)::text " \
-	"FROM (SELECT a.tenant, v.session, sum(" billed ") AS n FROM " attempts " AS a " \
-	"CROSS JOIN LATERAL (SELECT '' AS session UNION ALL SELECT a.session WHERE a.session IS NOT NULL) AS v " \
-	"WHERE a.outcome <> 'running' GROUP BY a.tenant, v.session) AS l " \
+	"FROM (SELECT u.tenant, u.session, sum(u.n) AS n FROM (" \
+	"SELECT a.tenant, v.session, " billed " AS n FROM " attempts " AS a " \
+	"CROSS JOIN LATERAL (SELECT '' AS session UNION ALL SELECT a.session WHERE a.session IS NOT NULL) AS v WHERE a.outcome <> 'running' " \
+	"UNION ALL SELECT p.tenant, p.session, p." kept " FROM " pruned " AS p) AS u GROUP BY u.tenant, u.session) AS l " \
 	"FULL JOIN " sums " AS s USING (tenant, session) " \
 	"WHERE coalesce(l.n, 0) <> coalesce(s." kept ", 0) AND EXISTS (SELECT FROM mw.tenant AS t WHERE t.tenant = coalesce(l.tenant, s.tenant))", \
 	0, {0}}
+#define NOTHING_PRUNED "(SELECT * FROM mw.pruned WHERE false)"	/* retention leaves the test double's rows alone */
 
 #define BILLED_COST "coalesce(a.billed_cost, 0)"
 #define EXCESS_TOKENS "CASE WHEN a.outcome <> 'unknown' THEN greatest(a.billed_tokens - a.reserved_tokens, 0) ELSE 0 END"
@@ -60,40 +63,44 @@ typedef struct Check
 /*
  * The same in the window that each kept sum is of: at least what was admitted in
  * it.  Not always just that: where the clock was set back a sum holds calls of
- * the window before, too (spent.c), so more is wrong only beyond those.
+ * the window before, too (spent.c), so more is wrong only beyond those; and where it
+ * was set back over a whole window, that one may come twice, and a sum is of the
+ * second time alone.
  */
 #define OF_WINDOW(w, length) \
 	"('" w "', s." w "_start, interval '" length "', s." w "_requests, s." w "_tokens, s." w "_cost)"
 #define SHOWN(requests, tokens, cost) \
 	"concat(" requests ", ' requests, ', " tokens ", ' tokens, cost ', trim_scale(" cost "), ' a ', per)"
-#define WINDOWS_AGAINST_SUMS(attempts, sums) {\
+#define WINDOWS_AGAINST_SUMS(attempts, pruned, sums) {\
 	"SELECT tenant, nullif(session, ''), NULL::text, " SHOWN("least_requests", "least_tokens", "least_cost") ", " SHOWN("requests", "tokens", "cost") " FROM (" \
-	"SELECT s.tenant, s.session, w.per, w.requests, w.tokens, w.cost, " \
+	"SELECT s.tenant, s.session, w.per, w.requests, w.tokens, w.cost, coalesce(p.newest >= w.start - 2 * w.length, false) AS pruned, " \
 	"coalesce(sum(a.billed_requests) FILTER (WHERE f.inside), 0) AS least_requests, coalesce(sum(a.billed_requests) FILTER (WHERE f.near), 0) AS most_requests, " \
 	"coalesce(sum(a.billed_tokens) FILTER (WHERE f.inside), 0) AS least_tokens, coalesce(sum(a.billed_tokens) FILTER (WHERE f.near), 0) AS most_tokens, " \
 	"coalesce(sum(a.billed_cost) FILTER (WHERE f.inside), 0) AS least_cost, coalesce(sum(a.billed_cost) FILTER (WHERE f.near), 0) AS most_cost " \
 	"FROM " attempts " AS a CROSS JOIN LATERAL (SELECT '' AS session UNION ALL SELECT a.session WHERE a.session IS NOT NULL) AS v " \
 	"JOIN " sums " AS s ON s.tenant = a.tenant AND s.session = v.session " \
+	"LEFT JOIN " pruned " AS p ON p.tenant = s.tenant AND p.session = s.session " \
 	"CROSS JOIN LATERAL (VALUES " OF_WINDOW("minute", "60 s") ", " OF_WINDOW("hour", "3600 s") ", " OF_WINDOW("day", "22 h") ", " OF_WINDOW("month", "648 h") \
 	") AS w(per, start, length, requests, tokens, cost) " \
-	"CROSS JOIN LATERAL (SELECT a.admitted_at >= w.start AND a.admitted_at < w.start + w.length AS inside, a.admitted_at >= w.start - 2 * w.length AS near) AS f " \
-	"WHERE a.outcome <> 'running' AND " OF_A_TENANT " GROUP BY s.tenant, s.session, w.per, w.start, w.length, w.requests, w.tokens, w.cost) AS w " \
-	"WHERE requests NOT BETWEEN least_requests AND most_requests OR tokens NOT BETWEEN least_tokens AND most_tokens OR cost NOT BETWEEN least_cost AND most_cost", \
+	"CROSS JOIN LATERAL (SELECT a.admitted_at >= w.start AND a.admitted_at < w.start + w.length AND a.admitted_at >= s.set_back_until AS inside, a.admitted_at >= w.start - 2 * w.length AS near) AS f " \
+	"WHERE a.outcome <> 'running' AND " OF_A_TENANT " GROUP BY s.tenant, s.session, w.per, w.start, w.length, w.requests, w.tokens, w.cost, p.newest) AS w " \
+	"WHERE requests < least_requests OR tokens < least_tokens OR cost < least_cost " \
+	"OR NOT pruned AND (requests > most_requests OR tokens > most_tokens OR cost > most_cost)", \
 	0, {0}}
 
 static Check checks[] = {
-	{"the ledger and the kept sum of tokens differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", "a.billed_tokens", "tokens")},
-	{"the ledger and the kept sum of requests differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", "a.billed_requests", "requests")},
-	{"the ledger and the kept excess of tokens differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", EXCESS_TOKENS, "excess_tokens")},
-	{"the ledger and the kept sum of cost differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", BILLED_COST, "cost")},
-	{"the ledger and the kept excess of cost differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.spent", EXCESS_COST, "excess_cost")},
-	{"the ledger and the sums of a window differ", WINDOWS_AGAINST_SUMS("mw.attempt", "mw.spent")},
-	{"the ledger and the kept sum of tokens differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", "a.billed_tokens", "tokens")},
-	{"the ledger and the kept sum of requests differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", "a.billed_requests", "requests")},
-	{"the ledger and the kept excess of tokens differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", EXCESS_TOKENS, "excess_tokens")},
-	{"the ledger and the kept sum of cost differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", BILLED_COST, "cost")},
-	{"the ledger and the kept excess of cost differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent", EXCESS_COST, "excess_cost")},
-	{"the ledger and the sums of a window differ (api fake)", WINDOWS_AGAINST_SUMS("mw.fake_attempt", "mw.fake_spent")},
+	{"the ledger and the kept sum of tokens differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.pruned", "mw.spent", "a.billed_tokens", "tokens")},
+	{"the ledger and the kept sum of requests differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.pruned", "mw.spent", "a.billed_requests", "requests")},
+	{"the ledger and the kept excess of tokens differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.pruned", "mw.spent", EXCESS_TOKENS, "excess_tokens")},
+	{"the ledger and the kept sum of cost differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.pruned", "mw.spent", BILLED_COST, "cost")},
+	{"the ledger and the kept excess of cost differ", LEDGER_AGAINST_SUMS("mw.attempt", "mw.pruned", "mw.spent", EXCESS_COST, "excess_cost")},
+	{"the ledger and the sums of a window differ", WINDOWS_AGAINST_SUMS("mw.attempt", "mw.pruned", "mw.spent")},
+	{"the ledger and the kept sum of tokens differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", NOTHING_PRUNED, "mw.fake_spent", "a.billed_tokens", "tokens")},
+	{"the ledger and the kept sum of requests differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", NOTHING_PRUNED, "mw.fake_spent", "a.billed_requests", "requests")},
+	{"the ledger and the kept excess of tokens differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", NOTHING_PRUNED, "mw.fake_spent", EXCESS_TOKENS, "excess_tokens")},
+	{"the ledger and the kept sum of cost differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", NOTHING_PRUNED, "mw.fake_spent", BILLED_COST, "cost")},
+	{"the ledger and the kept excess of cost differ (api fake)", LEDGER_AGAINST_SUMS("mw.fake_attempt", NOTHING_PRUNED, "mw.fake_spent", EXCESS_COST, "excess_cost")},
+	{"the ledger and the sums of a window differ (api fake)", WINDOWS_AGAINST_SUMS("mw.fake_attempt", NOTHING_PRUNED, "mw.fake_spent")},
 	{"an attempt has no legal state", {
 			ATTEMPTS "SELECT a.tenant, a.session, a.request_id, 'running, ok, failed or unknown, with a time of its end unless it runs', "
 			"a.outcome || CASE WHEN a.finished_at IS NULL THEN ' without' ELSE ' with' END || ' an end' FROM a "
@@ -129,7 +136,7 @@ static Check checks[] = {
 	0, {0}}},
 	{"a call was answered twice", {
 			ATTEMPTS "SELECT a.tenant, min(a.session), min(a.request_id), '1', pg_catalog.count(*)::text FROM a "
-			"WHERE a.outcome = 'ok' AND a.purpose NOT IN ('hits', 'bench') AND " OF_A_TENANT " GROUP BY a.tenant, a.run_id, a.call HAVING pg_catalog.count(*) > 1",
+			"WHERE a.outcome = 'ok' AND a.purpose NOT IN ('hits', 'bench') AND " OF_A_TENANT " GROUP BY a.tenant, a.run_id, a.request_id, a.call HAVING pg_catalog.count(*) > 1",
 	0, {0}}},
 	{"the same bytes of a request_id were paid for twice", {
 			ATTEMPTS "SELECT a.tenant, min(a.session), a.request_id, '1', pg_catalog.count(*)::text FROM a "
@@ -408,6 +415,16 @@ check_counters(ReturnSetInfo *set)
 	}
 }
 
+/* ---------- approvals ---------- */
+
+static void
+put_broken(void *arg, const char *tenant, const char *session, const char *expected, const char *found)
+{
+	char	   *texts[5] = {unconstify(char *, tenant), unconstify(char *, session), NULL, unconstify(char *, expected), unconstify(char *, found)};
+
+	put_finding(arg, "the log of approvals was altered", texts);
+}
+
 PG_FUNCTION_INFO_V1(mw_check);
 
 Datum
@@ -421,6 +438,7 @@ mw_check(PG_FUNCTION_ARGS)
 	for (int i = 0; i < lengthof(checks); i++)
 		run_check(set, &checks[i]);
 	check_counters(set);
+	mw_approval_chains_check(put_broken, set);
 	SPI_finish();
 	return (Datum) 0;
 }

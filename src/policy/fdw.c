@@ -37,6 +37,7 @@
 
 #include "policy/url.h"
 #include "provider/provider.h"
+#include "util/duration.h"
 
 #define MAX_KEY_BYTES		8192
 #define MAX_RESPONSE_BYTES	(256 * 1024 * 1024) /* what a text may hold, with room for its copies */
@@ -55,7 +56,7 @@ typedef struct Option
 static const char *
 check_api(const char *value)
 {
-	return mw_provider_find(value) ? NULL : "must be one of: openai, fake";
+	return mw_provider_find(value) ? NULL : "must be one of: openai, presidio, fake";
 }
 
 static const char *
@@ -108,11 +109,9 @@ check_proxy(const char *value)
 static const char *
 check_seconds(const char *value)
 {
-	char	   *end;
-	double		s = strtod(value, &end);
+	int64		ms = mw_duration_ms(value, "the duration");
 
-	return strspn(value, "0123456789.") == strlen(value) && end != value && *end == '\0' && s >= 0.001 && s <= 3600 ?
-		NULL : "must be a number of seconds, at most 3600";
+	return ms >= 1 && ms <= 3600 * 1000 ? NULL : "must be an interval or a number of seconds, at most an hour";
 }
 
 static const char *

@@ -25,12 +25,14 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "policy/analyzer.h"
 #include "policy/policy.h"
 #include "policy/redaction.h"
 #include "policy/rules.h"
 #include "policy/settings.h"
 #include "policy/watch.h"
 #include "util/hash.h"
+#include "util/json.h"
 #include "util/spi.h"
 
 /* Policies kept: some 8 kB each.  A process that serves more tenants in turn reads again, 0.2 ms each. */
@@ -67,6 +69,7 @@ mw_policy_init(void)
 {
 	mw_watch_init();
 	mw_rights_init();
+	mw_channel_init();
 }
 
 /* ---------- reading rows ---------- */
@@ -125,7 +128,9 @@ read_settings(MwPolicy *p)
 	mw_settings_tenant(DatumGetJsonbP(column(0, 1, &isnull)), p);
 	p->model = keep(p, p->model);
 	p->timezone = keep(p, p->timezone);
+	p->session_policy = keep(p, p->session_policy);
 	p->budget_end = keep(p, p->budget_end);
+	p->guardrail_end = keep(p, p->guardrail_end);
 	if (p->fallback)
 	{
 		Jsonb	   *kept = MemoryContextAlloc(p->cxt, VARSIZE(p->fallback));
@@ -236,7 +241,7 @@ read_recognizers(MwPolicy *p, MwHash *version)
 {
 	static MwStmt stmt = {
 		"SELECT r.pii_type, r.tenant OPERATOR(pg_catalog.<>) '*', r.id, r.priority,"
-		" r.pattern, r.validator, r.context, r.strategy, r.prefilter, r.on_demand, r.function FROM mw.recognizer AS r"
+		" r.pattern, r.validator, r.context, r.strategy, r.prefilter, r.on_demand, r.function, r.analyzer FROM mw.recognizer AS r"
 		" WHERE NOT r.builtin AND (r.tenant OPERATOR(pg_catalog.=) '*' OR r.tenant OPERATOR(pg_catalog.=) $1)",
 		1, {TEXTOID}
 	};
@@ -290,6 +295,7 @@ read_recognizers(MwPolicy *p, MwHash *version)
 	{
 		MwRecognizer *r = &p->recognizers[i];
 		int			row = rows[i].row;
+		Datum		analyzer;
 
 		if (row < 0)
 		{
@@ -306,6 +312,15 @@ read_recognizers(MwPolicy *p, MwHash *version)
 		r->prefilter = keep(p, column_text(row, 9));
 		r->on_demand = DatumGetBool(column(row, 10, &isnull));
 		r->function = keep(p, column_text(row, 11));
+		analyzer = column(row, 12, &isnull);
+		if (!isnull)
+		{
+			MemoryContext old = MemoryContextSwitchTo(p->cxt);
+
+			r->analyzer = mw_analyzer_read(DatumGetJsonbP(analyzer), r->type);
+			mw_hash_text(version, mw_json_canonical(DatumGetJsonbP(analyzer)));
+			MemoryContextSwitchTo(old);
+		}
 
 		mw_hash_text(version, r->type);
 		mw_hash_text(version, r->pattern);
@@ -426,7 +441,7 @@ mw_scope_key(const char *tenant)
 MwKey
 mw_session_key(const MwKey *scope, const char *session)
 {
-	return mw_hash_short(scope, session);
+	return mw_hash_short(scope, session, strlen(session));
 }
 
 static MwPolicy *

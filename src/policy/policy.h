@@ -23,6 +23,7 @@ typedef struct MwModel
 	char	   *model;			/* server:model */
 	int64		max_input_tokens;	/* 0: not said */
 	int64		max_output_tokens;	/* 0: not said */
+	bool		structured_output;	/* it keeps to a JSON schema by itself */
 } MwModel;
 
 typedef struct MwPolicy
@@ -53,7 +54,9 @@ typedef struct MwPolicy
 	bool		breaker;		/* false: breakers neither stop its calls nor hear of them */
 	Jsonb	   *fallback;		/* as policy/fallback.h reads it; NULL for none */
 	char	   *timezone;		/* of its windows; default UTC */
+	char	   *session_policy; /* setting: a function(tenant, session) that says which sessions a role may see; NULL: all */
 	char	   *budget_end;		/* setting on_budget: what a run ends with; NULL: MW301 */
+	char	   *guardrail_end;	/* setting on_guardrail; NULL: MW202 */
 	MwLimits	limits;			/* of the tenant as a whole */
 	MwLimits	session_limits;	/* of each session that has none of its own */
 	bool		own_limits;		/* some session has */
@@ -68,6 +71,8 @@ typedef struct MwPolicy
 	int			nrecognizers;
 	struct MwGuard *guards;
 	int			nguards;
+	struct MwPolicy *variants;	/* with the redaction of a call or an agent, kept as long as this one (redaction.c) ... */
+	struct MwPolicy *next;		/* ... and the next of these */
 	void	   *redact_plan;	/* what redact.c compiles from the recognizers, lazily, in cxt */
 	void	   *guard_plan;		/* likewise guardrail.c */
 } MwPolicy;
@@ -94,6 +99,7 @@ extern void mw_policy_when(const MwPolicy *policy, TimestampTz now, MwWhen *when
 extern MwPrice mw_policy_price(const char *model, TimestampTz at);
 
 extern char *mw_channel_of(const char *tenant);	/* channel.c: the name that mw_channel gives */
+extern void mw_channel_init(void);	/* tells it to the gateway */
 
 /* What names a tenant's counters in shared memory, and those of a session of it */
 extern MwKey mw_scope_key(const char *tenant);
@@ -102,6 +108,10 @@ extern MwKey mw_session_key(const MwKey *scope, const char *session);
 /* rights.c */
 extern bool mw_may_act(const char *tenant);
 extern void mw_require_may_act(const char *tenant);	/* MW101 */
+extern bool mw_not_narrowed(const char *tenant);	/* neither a running call nor mw.tenant names another one */
+
+/* session_policy.c: may_act, and what the tenant's session_policy says of this session */
+extern bool mw_may_see(const char *tenant, const char *session);
 
 /*
  * While a call runs, may_act holds for its tenant alone, in nested calls too.

@@ -9,12 +9,14 @@
  */
 #include "mw.h"
 
+#include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 
 #include "policy/redaction.h"
 #include "util/hash.h"
 #include "util/json.h"
+#include "util/spi.h"
 
 const char *const mw_redaction_keys[] = {"files", "output", "preset", "strategies", "types", NULL};
 const char *const mw_redact_keys[] = {"preset", "strategies", "types", NULL};
@@ -202,15 +204,23 @@ mw_redaction_read(Jsonb *jb, const char *what, const char *const *known, MwRedac
 	}
 }
 
+static bool
+in_list(const List *list, const char *type)
+{
+	ListCell   *lc;
+
+	foreach(lc, list)
+		if (strcmp(lfirst(lc), type) == 0)
+			return true;
+	return false;
+}
+
 /* mw_redaction_names says whether a type is asked for. */
 bool
 mw_redaction_names(const MwRedaction *r, const char *type)
 {
-	ListCell   *lc;
-
-	foreach(lc, r->types)
-		if (strcmp(lfirst(lc), type) == 0)
-			return true;
+	if (in_list(r->types, type))
+		return true;
 	if (!r->everything)
 		return false;
 	for (size_t i = 0; i < lengthof(except); i++)
@@ -256,54 +266,156 @@ mw_redaction_apply(const MwRedaction *r, MwRecognizer *recs, int n, bool stricte
 	return NULL;
 }
 
-/* mw_redaction_unknown refuses a type that nobody has. */
-void
-mw_redaction_unknown(const MwPolicy *policy, const char *type)
+static _Noreturn void
+unknown_type(const char *type, const char **known, int n)
 {
 	StringInfoData list;
-	const char **names = palloc(sizeof(char *) * Max(1, policy->nrecognizers));
 
-	for (int i = 0; i < policy->nrecognizers; i++)
-		names[i] = policy->recognizers[i].type;
-	qsort(names, policy->nrecognizers, sizeof(char *), pg_qsort_strcmp);
+	qsort(known, n, sizeof(char *), pg_qsort_strcmp);
 	/* a type may have several patterns */
 	initStringInfo(&list);
-	for (int i = 0; i < policy->nrecognizers; i++)
-		if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
-			appendStringInfo(&list, "%s%s", list.len ? ", " : "", names[i]);
+	for (int i = 0; i < n; i++)
+		if (i == 0 || strcmp(known[i], known[i - 1]) != 0)
+			appendStringInfo(&list, "%s%s", list.len ? ", " : "", known[i]);
 	ereport(ERROR,
 			(errcode(ERRCODE_MW_BAD_ARGUMENT),
 			 errmsg("unknown type of personal data \"%s\"", shown(type)),
 			 errhint("Known: %s.", list.data)));
 }
 
+/* mw_redaction_unknown refuses a type that nobody has. */
+void
+mw_redaction_unknown(const MwPolicy *policy, const char *type)
+{
+	const char **names = palloc(sizeof(char *) * Max(1, policy->nrecognizers));
+
+	for (int i = 0; i < policy->nrecognizers; i++)
+		names[i] = policy->recognizers[i].type;
+	unknown_type(type, names, policy->nrecognizers);
+}
+
+/*
+ * mw_redaction_check refuses settings that name a type nobody has.  Names that the
+ * settings had before pass: their recognizer may have been dropped since, and
+ * that must not stop a change of something else.
+ */
+void
+mw_redaction_check(const char *tenant, const MwRedaction *now, const MwRedaction *before)
+{
+	static MwStmt stmt = {
+		"SELECT DISTINCT r.pii_type FROM mw.recognizer AS r"
+		" WHERE r.tenant OPERATOR(pg_catalog.=) '*' OR r.tenant OPERATOR(pg_catalog.=) $1",
+		1, {TEXTOID}
+	};
+	Datum		arg = CStringGetTextDatum(tenant);
+	const char **known;
+	int			n;
+	ListCell   *lc;
+
+	if (now == NULL || (now->types == NIL && now->strategy_types == NIL))
+		return;
+	n = (int) mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
+	known = palloc(sizeof(char *) * Max(1, n));
+	for (int i = 0; i < n; i++)
+		known[i] = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1);
+	foreach(lc, list_concat_copy(now->types, now->strategy_types))
+	{
+		const char *type = lfirst(lc);
+		bool		there = before && (in_list(before->types, type) || in_list(before->strategy_types, type));
+
+		for (int i = 0; i < n && !there; i++)
+			there = strcmp(known[i], type) == 0;
+		if (!there)
+			unknown_type(type, known, n);
+	}
+}
+
+/* ---------- policies with more ---------- */
+
+/*
+ * What is redacted otherwise is cached otherwise, so a variant has a version of
+ * its own, by which it is found again: its plan is made once and not for every
+ * call.  Callers choose their options freely, so only so many are kept.
+ */
+#define MAX_VARIANTS	32
+
+const MwPolicy *
+mw_policy_variant(const MwPolicy *policy, const MwKey *version)
+{
+	for (const MwPolicy *v = policy->variants; v != NULL; v = v->next)
+		if (memcmp(v->version, version->b, sizeof(v->version)) == 0)
+			return v;
+	return NULL;
+}
+
+MwPolicy *
+mw_policy_copy(const MwPolicy *policy, const MwKey *version, int more)
+{
+	MwPolicy   *own = palloc(sizeof(MwPolicy));
+
+	*own = *policy;
+	own->cxt = CurrentMemoryContext;
+	own->redact_plan = NULL;
+	own->variants = own->next = NULL;
+	memcpy(own->version, version->b, sizeof(own->version));
+	own->recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers + more));
+	memcpy(own->recognizers, policy->recognizers, sizeof(MwRecognizer) * policy->nrecognizers);
+	return own;
+}
+
+const MwPolicy *
+mw_policy_keep(const MwPolicy *policy, const MwPolicy *own)
+{
+	MwPolicy   *base = unconstify(MwPolicy *, policy);
+	MemoryContext old;
+	MwPolicy   *kept;
+	MwKey		version;
+	int			n = 0;
+
+	for (const MwPolicy *v = policy->variants; v != NULL; v = v->next)
+		n++;
+	if (n >= MAX_VARIANTS)
+		return own;
+	memcpy(version.b, own->version, sizeof(version.b));
+	old = MemoryContextSwitchTo(policy->cxt);
+	kept = mw_policy_copy(own, &version, 0);
+	for (int i = policy->nrecognizers; i < kept->nrecognizers; i++)
+	{
+		MwRecognizer *rec = &kept->recognizers[i];
+
+		rec->type = pstrdup(rec->type);
+		rec->pattern = pstrdup(rec->pattern);
+	}
+	kept->next = base->variants;
+	base->variants = kept;
+	MemoryContextSwitchTo(old);
+	return kept;
+}
+
 /* mw_redaction_tighten makes a call's policy. */
 const MwPolicy *
 mw_redaction_tighten(const MwPolicy *policy, Jsonb *options)
 {
-	MwPolicy   *own = palloc(sizeof(MwPolicy));
+	const MwPolicy *kept;
+	MwPolicy   *own;
 	MwRedaction r;
 	const char *unknown;
 	MwHash		h;
 	MwKey		version;
 
-	mw_redaction_read(options, "\"redact\"", mw_redaction_keys, &r);
-	*own = *policy;
-	own->cxt = CurrentMemoryContext;
-	own->redact_plan = NULL;
-	own->redact_output |= r.output;
-	own->refuse_files |= r.refuse_files;
-	own->recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
-	memcpy(own->recognizers, policy->recognizers, sizeof(MwRecognizer) * policy->nrecognizers);
-	unknown = mw_redaction_apply(&r, own->recognizers, own->nrecognizers, true);
-	if (unknown)
-		mw_redaction_unknown(policy, unknown);
-
-	/* what is redacted otherwise is cached otherwise */
 	mw_hash_start(&h, NULL);
 	mw_hash_part(&h, policy->version, sizeof(policy->version));
 	mw_hash_text(&h, mw_json_canonical(options));
 	version = mw_hash_end(&h);
-	memcpy(own->version, version.b, sizeof(own->version));
-	return own;
+	if ((kept = mw_policy_variant(policy, &version)) != NULL)
+		return kept;
+
+	mw_redaction_read(options, "\"redact\"", mw_redaction_keys, &r);
+	own = mw_policy_copy(policy, &version, 0);
+	own->redact_output |= r.output;
+	own->refuse_files |= r.refuse_files;
+	unknown = mw_redaction_apply(&r, own->recognizers, own->nrecognizers, true);
+	if (unknown)
+		mw_redaction_unknown(policy, unknown);
+	return mw_policy_keep(policy, own);
 }

@@ -31,6 +31,17 @@ extern const char *mw_redaction_apply(const MwRedaction *r, MwRecognizer *recs, 
 extern bool mw_redaction_names(const MwRedaction *r, const char *type);
 /* A copy of a policy (current context) with a call's options, which can only make it stricter.  Raises MW001 for an unknown type. */
 extern const MwPolicy *mw_redaction_tighten(const MwPolicy *policy, Jsonb *options);
+/* Inside SPI: MW001 for a type that settings name anew and neither '*' nor the tenant has a recognizer for; either may be NULL */
+extern void mw_redaction_check(const char *tenant, const MwRedaction *now, const MwRedaction *before);
+/*
+ * For whoever makes a policy stricter: the variant of this version that was kept
+ * before, or NULL; a copy (current context) with room for so many recognizers
+ * more, to be changed; and that copy, kept as long as the policy, which is then
+ * what to use.
+ */
+extern const MwPolicy *mw_policy_variant(const MwPolicy *policy, const MwKey *version);
+extern MwPolicy *mw_policy_copy(const MwPolicy *policy, const MwKey *version, int more);
+extern const MwPolicy *mw_policy_keep(const MwPolicy *policy, const MwPolicy *own);
 extern _Noreturn void mw_redaction_unknown(const MwPolicy *policy, const char *type);
 
 /* names */

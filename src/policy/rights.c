@@ -36,6 +36,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "gateway/script.h"
 #include "guc.h"
 #include "policy/policy.h"
 #include "policy/watch.h"
@@ -137,11 +138,19 @@ subtransaction_ended(SubXactEvent event, SubTransactionId mine, SubTransactionId
 	}
 }
 
+/* Whether a call goes on when the current subtransaction has ended, being of an outer one */
+static bool
+call_goes_on(void)
+{
+	return ncalls > 0 && calls[0].nest_level < GetCurrentTransactionNestLevel();
+}
+
 void
 mw_rights_init(void)
 {
 	RegisterXactCallback(transaction_ended, NULL);
 	RegisterSubXactCallback(subtransaction_ended, NULL);
+	mw_script_inside = call_goes_on;
 }
 
 /* ---------- may ---------- */
@@ -232,17 +241,21 @@ role_may(Oid role, const char *tenant)
 }
 
 bool
+mw_not_narrowed(const char *tenant)
+{
+	if (ncalls > 0 && strcmp(calls[ncalls - 1].tenant, tenant) != 0)
+		return false;
+	return mw_guc_tenant == NULL || mw_guc_tenant[0] == '\0' || strcmp(mw_guc_tenant, tenant) == 0;
+}
+
+bool
 mw_may_act(const char *tenant)
 {
 	size_t		len = strlen(tenant);
 
 	if (len == 0 || len > MW_TENANT_MAX || strcmp(tenant, "*") == 0)
 		return false;
-	if (ncalls > 0 && strcmp(calls[ncalls - 1].tenant, tenant) != 0)
-		return false;
-	if (mw_guc_tenant && mw_guc_tenant[0] != '\0' && strcmp(mw_guc_tenant, tenant) != 0)
-		return false;
-	return role_may(GetUserId(), tenant);
+	return mw_not_narrowed(tenant) && role_may(GetUserId(), tenant);
 }
 
 /* A name for a message: a caller's text, so cut where it is long */

@@ -12,6 +12,19 @@ typedef enum MwStrategy			/* in order of strictness (invariant 9) */
 	MW_STRATEGY_MASK, MW_STRATEGY_PLACEHOLDER, MW_STRATEGY_HASH, MW_STRATEGY_REDACT, MW_STRATEGY_BLOCK
 } MwStrategy;
 
+#define MW_ANALYZER_MAX_MS 60000	/* the longest time that one may be given */
+
+/* What finds a type at a Presidio analyzer (policy/analyzer.c) */
+typedef struct MwAnalyzer
+{
+	char	   *server;
+	char	   *language;
+	List	   *entities;		/* of char *, in Presidio's words */
+	double		score_threshold;
+	int			timeout_ms;
+	bool		skip;			/* a server that does not answer: go on without it */
+} MwAnalyzer;
+
 /* A row of mw.recognizer */
 typedef struct MwRecognizer
 {
@@ -22,7 +35,8 @@ typedef struct MwRecognizer
 	int			priority;		/* higher wins an overlap of equal validation */
 	MwStrategy	strategy;
 	const char *prefilter;		/* where matches begin, or NULL; see stage/pii_gate.h */
-	const char *function;		/* an SQL function or a server that finds it instead of a pattern, or NULL */
+	const char *function;		/* an SQL function that finds it instead of a pattern, or NULL */
+	const MwAnalyzer *analyzer; /* or who finds it */
 	bool		on_demand;		/* only where its type is asked for by name or preset ... */
 	bool		demanded;		/* ... as it is here */
 	bool		own;			/* the tenant's, not that of '*': which argument changes it */

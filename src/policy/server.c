@@ -2,7 +2,8 @@
  * server.c - from "server:model" to a foreign server that the caller may use.
  *
  * A server's options are kept per process and read again when the system cache
- * says that a server changed; USAGE is asked for on every call.  What the
+ * says that a server changed.  Who may use it is asked for on every call; that the
+ * last one may is kept with it, until a server, a role or a membership changes.  What the
  * caller gets is a copy in its own memory, so that a change in the middle of a
  * call changes nothing in it.  Keys are not read here at all.
  *
@@ -35,6 +36,7 @@
 #include "policy/url.h"
 #include "policy/watch.h"
 #include "provider/provider.h"
+#include "util/duration.h"
 
 /*
  * Three round trips for TCP and TLS, to a provider in the same region.  A server
@@ -55,6 +57,8 @@ typedef struct ServerSlot
 	char		name[NAMEDATALEN];
 	MwServer	server;
 	char	   *host;			/* NULL for fake */
+	Oid			user;			/* who was last found to have USAGE ... */
+	uint64		rights;			/* ... as of this mw_watch_rights() */
 } ServerSlot;
 
 static HTAB *servers;
@@ -132,9 +136,9 @@ read_server(const char *name, ServerSlot *slot)
 		else if (strcmp(def->defname, "breaker_failures") == 0)
 			breaker->failures = atoi(value);
 		else if (strcmp(def->defname, "breaker_cooldown") == 0)
-			breaker->cooldown_ms = (int64) (strtod(value, NULL) * 1000);
+			breaker->cooldown_ms = mw_duration_ms(value, "option \"breaker_cooldown\"");
 		else if (strcmp(def->defname, "breaker_max_cooldown") == 0)
-			breaker->max_cooldown_ms = (int64) (strtod(value, NULL) * 1000);
+			breaker->max_cooldown_ms = mw_duration_ms(value, "option \"breaker_max_cooldown\"");
 		else if (strcmp(def->defname, "retry_share") == 0)
 			breaker->retry_share = strtod(value, NULL);
 		else if (strcmp(def->defname, "retry_reserve") == 0)
@@ -142,7 +146,7 @@ read_server(const char *name, ServerSlot *slot)
 		else if (strcmp(def->defname, "allow_private") == 0)
 			slot->server.names_allow_private = true;
 		else if (strcmp(def->defname, "connect_timeout") == 0)
-			slot->server.connect_ms = (int) Min(strtod(value, NULL) * 1000, CONNECT_MS);
+			slot->server.connect_ms = (int) Min(mw_duration_ms(value, "option \"connect_timeout\""), CONNECT_MS);
 	}
 
 	/* the validator sees to both; a server made without it (an old dump, a catalogue edit) ends here */
@@ -158,7 +162,7 @@ read_server(const char *name, ServerSlot *slot)
 	}
 }
 
-static const ServerSlot *
+static ServerSlot *
 find_server(const char *name)
 {
 	ServerSlot *slot;
@@ -203,6 +207,7 @@ find_server(const char *name)
 	slot = hash_search(servers, name, HASH_ENTER, NULL);
 	slot->server = fresh.server;
 	slot->host = fresh.host;
+	slot->user = InvalidOid;
 	return slot;
 }
 
@@ -308,24 +313,39 @@ mw_server_usable(const char *model)
 		mw_server_aclcheck(oid, GetUserId(), ACL_USAGE) == ACLCHECK_OK;
 }
 
-const MwServer *
-mw_server_for_model(const char *model, const char **model_name)
+/* A change of the server's own rights has made a new slot of it */
+static bool
+may_use(ServerSlot *slot)
 {
-	const char *colon;
-	char		name[NAMEDATALEN];
-	const ServerSlot *slot;
+	uint64		rights = mw_watch_rights();
+	Oid			user = GetUserId();
+
+	if (slot->user == user && slot->rights == rights)
+		return true;
+	if (mw_server_aclcheck(slot->server.oid, user, ACL_USAGE) != ACLCHECK_OK)
+		return false;
+	slot->user = user;
+	slot->rights = rights;
+	return true;
+}
+
+/* A copy of a server that the current role may use; analyzer: what is no model */
+static const MwServer *
+use_server(const char *name, bool analyzer)
+{
+	ServerSlot *slot = find_server(name);
 	MwServer   *server;
 
-	mw_check_model_name(model, "a model");
-	colon = strchr(model, ':');
-	if (colon - model >= NAMEDATALEN)
-		no_such_server(pnstrdup(model, pg_mbcliplen(model, colon - model, NAMEDATALEN - 1)));
-	memcpy(name, model, colon - model);
-	name[colon - model] = '\0';
+	if ((mw_provider_find(slot->server.api)->encode == NULL) != analyzer)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				analyzer ? errmsg("server \"%s\" is no analyzer of personal data", name) :
+				errmsg("server \"%s\" has no models", name),
+				errdetail("Its api is \"%s\".", slot->server.api),
+				analyzer ? errhint("CREATE SERVER another_name FOREIGN DATA WRAPPER mw OPTIONS (api 'presidio', base_url 'http://127.0.0.1:3000');") :
+				errhint("CREATE SERVER another_name FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'https://api.openai.com/v1');"));
 
-	slot = find_server(name);
-
-	if (mw_server_aclcheck(slot->server.oid, GetUserId(), ACL_USAGE) != ACLCHECK_OK)
+	if (!may_use(slot))
 		ereport(ERROR,
 				errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				errmsg("permission denied for model server \"%s\"", name),
@@ -348,6 +368,38 @@ mw_server_for_model(const char *model, const char **model_name)
 	if (server->max_tokens_field)
 		server->max_tokens_field = pstrdup(slot->server.max_tokens_field);
 	server->committed = is_committed(server->oid, GetUserId());
+	return server;
+}
+
+const MwServer *
+mw_server_for_model(const char *model, const char **model_name)
+{
+	const char *colon;
+	char		name[NAMEDATALEN];
+
+	mw_check_model_name(model, "a model");
+	colon = strchr(model, ':');
+	if (colon - model >= NAMEDATALEN)
+		no_such_server(pnstrdup(model, pg_mbcliplen(model, colon - model, NAMEDATALEN - 1)));
+	memcpy(name, model, colon - model);
+	name[colon - model] = '\0';
 	*model_name = pstrdup(colon + 1);
+	return use_server(name, false);
+}
+
+const MwServer *
+mw_server_for_analyzer(const char *name)
+{
+	const MwServer *server;
+
+	if (strlen(name) >= NAMEDATALEN)
+		no_such_server(pnstrdup(name, pg_mbcliplen(name, strlen(name), NAMEDATALEN - 1)));
+	server = use_server(name, true);
+	if (!server->committed)
+		ereport(ERROR,
+				errcode(ERRCODE_MW_BAD_ARGUMENT),
+				errmsg("server \"%s\" must be committed before it is called", name),
+				errdetail("The gateway looks it up in a transaction of its own."),
+				errhint("COMMIT what made or changed it, and call then."));
 	return server;
 }

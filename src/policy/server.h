@@ -14,7 +14,7 @@ typedef struct MwServer
 {
 	Oid			oid;
 	char	   *name;
-	char	   *api;			/* openai, fake */
+	char	   *api;			/* openai, presidio, fake */
 	char	   *base_url;		/* NULL for fake */
 	char	   *max_tokens_field;	/* NULL: the adapter's own */
 	bool		retry_unknown;
@@ -29,6 +29,9 @@ typedef struct MwServer
  * Raises MW001 with the CREATE SERVER to type, or 42501 with the GRANT.
  */
 extern const MwServer *mw_server_for_model(const char *model, const char **model_name);
+
+/* Likewise one with api 'presidio', by its name; MW001 too where it is not committed */
+extern const MwServer *mw_server_for_analyzer(const char *name);
 
 /* By its name, whoever asks; MW001 where there is none that can be used.  Valid until something changes: for a look, not for a call. */
 extern const MwServer *mw_server_find(const char *name);

@@ -8,6 +8,8 @@
  */
 #include "mw.h"
 
+#include "catalog/pg_type.h"
+
 #include "miscadmin.h"
 #include "pgtime.h"
 #include "utils/builtins.h"
@@ -17,6 +19,7 @@
 #include "policy/fallback.h"
 #include "policy/redaction.h"
 #include "policy/settings.h"
+#include "policy/userfunc.h"
 #include "util/duration.h"
 #include "util/json.h"
 
@@ -26,16 +29,18 @@
 #define MAX_ATTEMPTS		20		/* more is a loop against a provider that is down */
 #define DEFAULT_BASE_MS		500
 #define DEFAULT_MAX_MS		30000
+#define MIN_RETENTION_MS	86400000	/* what is deleted does not come back: a number that was meant in days must not be taken for seconds */
+#define MAX_RETENTION_MS	(INT64CONST(1000) * 366 * 86400 * 1000)
 #define MAX_DELAY_MS		3600000 /* longer than any call's deadline */
 
-static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", "timeout", "timezone", "on_budget", NULL};
+static const char *const tenant_keys[] = {"model", "redact", "guardrail", "cache", "retry", "fallback", "breaker", "timeout", "timezone", "on_budget", "on_guardrail", "retention", "session_policy", NULL};
 static const char *const guardrail_keys[] = {"mode", "threshold", "hosts", "max_output", "schema", NULL};
 static const char *const guard_modes[] = {"off", "log", "block", NULL};
 static const char *const source_keys[] = {"user", "tool", "document", "output", NULL};	/* in the order of MwGuardSource */
 static const char *const cache_keys[] = {"ttl", "version", NULL};
 static const char *const retry_keys[] = {"max_attempts", "base", "max", NULL};
 static const char *const timeout_keys[] = {"default", "max", NULL};
-static const char *const model_keys[] = {"max_input_tokens", "max_output_tokens", NULL};
+static const char *const model_keys[] = {"max_input_tokens", "max_output_tokens", "structured_output", NULL};
 
 static void
 wrong(const char *key, const char *must)
@@ -114,8 +119,8 @@ mw_settings_int(Jsonb *jb, const char *key, int64 min, int64 max, int64 absent)
 	return int_of(v, key, min, max);
 }
 
-static bool
-bool_of(Jsonb *jb, const char *key, bool absent)
+bool
+mw_settings_bool(Jsonb *jb, const char *key, bool absent)
 {
 	JsonbValue *v = mw_json_get(jb, key);
 
@@ -126,9 +131,8 @@ bool_of(Jsonb *jb, const char *key, bool absent)
 	return v->val.boolean;
 }
 
-/* A duration in ms: a number of seconds or the text of an interval */
-static int64
-duration_of(Jsonb *jb, const char *key, int64 min_ms, int64 max_ms, int64 absent)
+int64
+mw_settings_duration(Jsonb *jb, const char *key, int64 min_ms, int64 max_ms, int64 absent)
 {
 	JsonbValue *v = mw_json_get(jb, key);
 	int64		ms;
@@ -271,29 +275,33 @@ read_timezone(Jsonb *settings, MwPolicy *policy)
 				errhint("Such as 'Europe/Berlin'; SELECT name FROM pg_timezone_names; lists them."));
 }
 
-static void
-read_on_budget(Jsonb *settings, MwPolicy *policy)
+/* "error", or {"end": text}: what a run ends with; NULL for an error */
+static char *
+read_ending(Jsonb *settings, const char *name)
 {
 	static const char *const keys[] = {"end", NULL};
-	JsonbValue *v = mw_json_get(settings, "on_budget");
-	Jsonb	   *end;
+	JsonbValue *v = mw_json_get(settings, name);
+	Jsonb	   *ending;
+	char	   *text;
 
-	policy->budget_end = NULL;
 	if (v == NULL || v->type == jbvNull ||
 		(v->type == jbvString && v->val.string.len == 5 && memcmp(v->val.string.val, "error", 5) == 0))
-		return;
-	end = mw_json_value_jsonb(v);
-	if (!mw_json_is_object(end))
-		wrong("on_budget", "\"error\", or {\"end\": the text that the run ends with}");
-	mw_json_check_keys(end, "setting", "\"on_budget\"", keys);
-	policy->budget_end = mw_settings_text(end, "end");
-	if (policy->budget_end == NULL)
-		wrong("on_budget", "\"error\", or {\"end\": the text that the run ends with}");
+		return NULL;
+	ending = mw_json_value_jsonb(v);
+	if (!mw_json_is_object(ending))
+		wrong(name, "\"error\", or {\"end\": the text that the run ends with}");
+	mw_json_check_keys(ending, "setting", psprintf("\"%s\"", name), keys);
+	text = mw_settings_text(ending, "end");
+	if (text == NULL)
+		wrong(name, "\"error\", or {\"end\": the text that the run ends with}");
+	return text;
 }
 
 void
 mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 {
+	static const Oid session_args[] = {TEXTOID, TEXTOID};
+	static const Oid session_results[] = {BOOLOID, InvalidOid};
 	JsonbValue *v;
 
 	check_object(settings, "settings of a tenant");
@@ -303,7 +311,12 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 	if (policy->model)
 		mw_check_model_name(policy->model, "setting \"model\"");
 	read_timezone(settings, policy);
-	read_on_budget(settings, policy);
+	policy->session_policy = mw_settings_text(settings, "session_policy");
+	if (policy->session_policy)
+		policy->session_policy = mw_userfunc_signature(policy->session_policy, "setting \"session_policy\"",
+													   lengthof(session_args), session_args, session_results);
+	policy->budget_end = read_ending(settings, "on_budget");
+	policy->guardrail_end = read_ending(settings, "on_guardrail");
 	v = mw_json_get(settings, "redact");
 	policy->redact = true;
 	policy->redaction = NULL;
@@ -321,8 +334,9 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		policy->redact_output = policy->redaction->output;
 		policy->refuse_files = policy->redaction->refuse_files;
 	}
+	(void) mw_settings_duration(settings, "retention", MIN_RETENTION_MS, MAX_RETENTION_MS, 0);	/* the gateway's: sweep.c */
 	guardrail_of(settings, policy);
-	policy->breaker = bool_of(settings, "breaker", true);
+	policy->breaker = mw_settings_bool(settings, "breaker", true);
 
 	policy->cache = true;
 	policy->cache_ttl = DEFAULT_TTL_S;
@@ -337,7 +351,7 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		if (!mw_json_is_object(cache))
 			wrong("cache", "true, false or an object");
 		mw_json_check_keys(cache, "setting", "\"cache\"", cache_keys);
-		policy->cache_ttl = duration_of(cache, "ttl", 1000, INT64CONST(1000) * MAX_TTL_S, DEFAULT_TTL_S * 1000) / 1000;
+		policy->cache_ttl = mw_settings_duration(cache, "ttl", 1000, INT64CONST(1000) * MAX_TTL_S, DEFAULT_TTL_S * 1000) / 1000;
 		policy->cache_version = mw_settings_int(cache, "version", 0, PG_INT32_MAX, 0);
 	}
 
@@ -351,13 +365,13 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 		if (!mw_json_is_object(timeout))
 			wrong("timeout", "an interval, a number of seconds or an object");
 		mw_json_check_keys(timeout, "setting", "\"timeout\"", timeout_keys);
-		policy->timeout_ms = duration_of(timeout, "default", 1, MW_MAX_TIMEOUT_MS, 0);
-		policy->max_timeout_ms = duration_of(timeout, "max", 1, MW_MAX_TIMEOUT_MS, MW_MAX_TIMEOUT_MS);
+		policy->timeout_ms = mw_settings_duration(timeout, "default", 1, MW_MAX_TIMEOUT_MS, 0);
+		policy->max_timeout_ms = mw_settings_duration(timeout, "max", 1, MW_MAX_TIMEOUT_MS, MW_MAX_TIMEOUT_MS);
 		if (policy->timeout_ms > policy->max_timeout_ms)
 			wrong("default", "at most \"max\"");
 	}
 	else
-		policy->timeout_ms = duration_of(settings, "timeout", 1, MW_MAX_TIMEOUT_MS, 0);
+		policy->timeout_ms = mw_settings_duration(settings, "timeout", 1, MW_MAX_TIMEOUT_MS, 0);
 
 	policy->retry_max_attempts = DEFAULT_ATTEMPTS;
 	policy->retry_base_ms = DEFAULT_BASE_MS;
@@ -373,8 +387,8 @@ mw_settings_tenant(Jsonb *settings, MwPolicy *policy)
 			wrong("retry", "a number of attempts or an object");
 		mw_json_check_keys(retry, "setting", "\"retry\"", retry_keys);
 		policy->retry_max_attempts = mw_settings_int(retry, "max_attempts", 1, MAX_ATTEMPTS, DEFAULT_ATTEMPTS);
-		policy->retry_base_ms = duration_of(retry, "base", 0, MAX_DELAY_MS, DEFAULT_BASE_MS);
-		policy->retry_max_ms = duration_of(retry, "max", 0, MAX_DELAY_MS, Max(DEFAULT_MAX_MS, policy->retry_base_ms));
+		policy->retry_base_ms = mw_settings_duration(retry, "base", 0, MAX_DELAY_MS, DEFAULT_BASE_MS);
+		policy->retry_max_ms = mw_settings_duration(retry, "max", 0, MAX_DELAY_MS, Max(DEFAULT_MAX_MS, policy->retry_base_ms));
 		if (policy->retry_base_ms > policy->retry_max_ms)
 			wrong("base", "at most \"max\"");
 	}
@@ -397,6 +411,7 @@ mw_settings_model(Jsonb *settings, MwModel *model)
 	mw_json_check_keys(settings, "setting", "a model", model_keys);
 	model->max_input_tokens = mw_settings_int(settings, "max_input_tokens", 1, PG_INT32_MAX, 0);
 	model->max_output_tokens = mw_settings_int(settings, "max_output_tokens", 1, PG_INT32_MAX, 0);
+	model->structured_output = mw_settings_bool(settings, "structured_output", false);
 }
 
 /* ---------- merging ---------- */

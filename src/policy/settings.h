@@ -23,6 +23,9 @@ extern void mw_check_model_name(const char *model, const char *what);
 extern char *mw_settings_text(Jsonb *jb, const char *key);
 /* An integer member within bounds, or the default */
 extern int64 mw_settings_int(Jsonb *jb, const char *key, int64 min, int64 max, int64 absent);
+extern bool mw_settings_bool(Jsonb *jb, const char *key, bool absent);
+/* A duration within bounds, in milliseconds: a number of seconds or the text of an interval */
+extern int64 mw_settings_duration(Jsonb *jb, const char *key, int64 min_ms, int64 max_ms, int64 absent);
 
 /* Of an option that means one of a few words: the word, or absent; MW001 lists them (NULL-terminated) */
 extern char *mw_settings_word(Jsonb *jb, const char *key, const char *const *words, const char *absent);

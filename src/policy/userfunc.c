@@ -1,5 +1,5 @@
 /*
- * userfunc.c - functions of users, looked up and run.
+ * userfunc.c - functions of users, looked up, and what they run in.
  *
  * A signature is kept as text, since a regprocedure column would make pg_upgrade
  * refuse the cluster, and is resolved at every use: it is qualified, so nobody's
@@ -14,7 +14,9 @@
 #include "mw.h"
 
 #include "access/htup_details.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -23,10 +25,12 @@
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
+#include "utils/varlena.h"
 
 #include "policy/userfunc.h"
+#include "util/spi.h"
 
-static void
+static _Noreturn void
 no_function(const char *what, const char *given, const char *detail, const char *wanted)
 {
 	ereport(ERROR,
@@ -47,6 +51,47 @@ find_function(const char *signature)
 	fcinfo->args[0].isnull = false;
 	fn = to_regprocedure(fcinfo);
 	return fcinfo->isnull ? InvalidOid : DatumGetObjectId(fn);
+}
+
+/* All functions of a name, as a list for an error; *one: the only one, InvalidOid where there are none or several */
+static char *
+functions_of_name(const char *given, Oid *one)
+{
+	StringInfoData all;
+	FuncCandidateList c;
+	int			n = 0;
+
+	initStringInfo(&all);
+	*one = InvalidOid;
+	for (c = FuncnameGetCandidates(textToQualifiedNameList(cstring_to_text(given)), -1, NIL, false, false, false, true); c; c = c->next)
+	{
+		appendStringInfo(&all, "%s%s", n > 0 ? ", " : "", format_procedure_qualified(c->oid));
+		*one = n++ == 0 ? c->oid : InvalidOid;
+	}
+	return all.data;
+}
+
+Oid
+mw_userfunc_find(const char *given, const char *what, const char *wanted)
+{
+	Oid			fn;
+
+	if (strchr(given, '('))
+	{
+		fn = find_function(given);
+		if (!OidIsValid(fn))
+			no_function(what, given, "There is none.", wanted);
+	}
+	else
+	{
+		char	   *all = functions_of_name(given, &fn);
+
+		if (!OidIsValid(fn) && all[0] == '\0')
+			no_function(what, given, "There is none.", wanted);
+		if (!OidIsValid(fn))
+			no_function(what, given, psprintf("There are several: %s.", all), "Write one of these, with its types.");
+	}
+	return fn;
 }
 
 char *
@@ -98,19 +143,13 @@ mw_userfunc_signature(const char *given, const char *what, int nargs, const Oid 
 	return format_procedure_qualified(fn);
 }
 
-Datum
-mw_userfunc_call(const char *signature, const char *what, int nargs, Datum *args, Oid *rettype, bool *isnull)
+Oid
+mw_userfunc_open(const char *signature, const char *what)
 {
 	Oid			fn = find_function(signature);
-	FmgrInfo	flinfo;
-	LOCAL_FCINFO(fcinfo, FUNC_MAX_ARGS);
+	Oid			userid = GetUserId();
 	HeapTuple	proc;
-	Form_pg_proc form;
 	Oid			owner;
-	Oid			userid;
-	int			sec;
-	int			level;
-	Datum		result;
 
 	proc = OidIsValid(fn) ? SearchSysCache1(PROCOID, ObjectIdGetDatum(fn)) : NULL;
 	if (!HeapTupleIsValid(proc))
@@ -119,12 +158,9 @@ mw_userfunc_call(const char *signature, const char *what, int nargs, Datum *args
 				 errmsg("the function of %s does not exist", what),
 				 errdetail("It was %s.", signature),
 				 errhint("Create it again, or switch off what asks for it.")));
-	form = (Form_pg_proc) GETSTRUCT(proc);
-	owner = form->proowner;
-	*rettype = form->prorettype;
+	owner = ((Form_pg_proc) GETSTRUCT(proc))->proowner;
 	ReleaseSysCache(proc);
 
-	GetUserIdAndSecContext(&userid, &sec);
 	if (mw_function_aclcheck(fn, userid, ACL_EXECUTE) != ACLCHECK_OK)
 		aclcheck_error(ACLCHECK_NO_PRIV, OBJECT_FUNCTION, signature);
 	if (superuser_arg(userid) && owner != userid && !superuser_arg(owner))
@@ -133,21 +169,47 @@ mw_userfunc_call(const char *signature, const char *what, int nargs, Datum *args
 				 errmsg("a superuser does not run the function of %s", what),
 				 errdetail("%s belongs to a role that is no superuser and could change it.", signature),
 				 errhint("Call mw as another role, or let a superuser own the function.")));
+	return fn;
+}
 
-	SetUserIdAndSecContext(userid, sec | SECURITY_LOCAL_USERID_CHANGE);
-	level = NewGUCNestLevel();
-	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
+char *
+mw_userfunc_path(Oid fn)
+{
+	if (!OidIsValid(fn))
+		return pstrdup("pg_catalog, pg_temp");
+	return psprintf("%s, %s, pg_temp", quote_identifier(get_namespace_name(get_func_namespace(fn))), mw_extension_schema());
+}
+
+void
+mw_userfunc_enter(MwUserFrame *frame, const char *path)
+{
+	GetUserIdAndSecContext(&frame->userid, &frame->sec);
+	SetUserIdAndSecContext(frame->userid, frame->sec | SECURITY_LOCAL_USERID_CHANGE);
+	frame->level = NewGUCNestLevel();
+	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
-	fmgr_info(fn, &flinfo);
-	InitFunctionCallInfoData(*fcinfo, &flinfo, nargs, InvalidOid, NULL, NULL);
-	for (int i = 0; i < nargs; i++)
+}
+
+void
+mw_userfunc_leave(const MwUserFrame *frame)
+{
+	AtEOXact_GUC(false, frame->level);
+	SetUserIdAndSecContext(frame->userid, frame->sec);
+}
+
+char *
+mw_userfunc_hook(const char *given, const char *what)
+{
+	static const Oid args[] = {JSONBOID, JSONBOID};
+	static const Oid results[] = {JSONBOID, TEXTOID, InvalidOid};
+
+	if (strchr(given, '.') == NULL)
 	{
-		fcinfo->args[i].value = args[i];
-		fcinfo->args[i].isnull = false;
+		Oid			fn = find_function(strchr(given, '(') != NULL ? given :
+									   psprintf("%s(pg_catalog.jsonb, pg_catalog.jsonb)", quote_identifier(given)));
+
+		if (OidIsValid(fn))
+			given = format_procedure_qualified(fn);
 	}
-	result = FunctionCallInvoke(fcinfo);
-	*isnull = fcinfo->isnull;
-	AtEOXact_GUC(false, level);
-	SetUserIdAndSecContext(userid, sec);
-	return result;
+	return mw_userfunc_signature(given, what, lengthof(args), args, results);
 }

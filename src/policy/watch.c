@@ -1,8 +1,8 @@
 /*
  * watch.c - has anything changed in the tables that processes keep copies of?
  *
- * Rights, policies, the catalogue of models, the key of the database and the
- * options of servers are read rarely and asked for in every call.  Each process
+ * Rights, policies, the catalogue of models, the key of the database, the
+ * options of servers, agents and tools are read rarely and asked for in every call.  Each process
  * keeps them beside a generation number from here; invalidation messages of the
  * relation cache (sent by the triggers of 20_policy.sql) and of the system
  * caches count the numbers up.  Callbacks run at awkward moments and may not
@@ -19,20 +19,26 @@
 
 #include "policy/watch.h"
 
+#define RIGHTS	0x1
+#define POLICY	0x2
+
 static const struct
 {
 	const char *table;
-	bool		rights;			/* counts for rights; all count for policy */
+	int			counts;			/* for these; all count for definitions */
 }			watched[] = {
-	{"tenant", true},
-	{"tenant_grant", true},
-	{"budget", false},
-	{"model", false},
-	{"price", false},
-	{"recognizer", false},
-	{"guard", false},
-	{"purge", false},
-	{"secret", false}
+	{"tenant", RIGHTS | POLICY},
+	{"tenant_grant", RIGHTS | POLICY},
+	{"reviewer", RIGHTS | POLICY},
+	{"budget", POLICY},
+	{"model", POLICY},
+	{"price", POLICY},
+	{"recognizer", POLICY},
+	{"guard", POLICY},
+	{"purge", POLICY},
+	{"secret", POLICY},
+	{"agent", 0},
+	{"tool", 0}
 };
 
 static Oid	relids[lengthof(watched)];
@@ -41,6 +47,7 @@ static bool recheck;			/* ... but one of the tables may have been dropped and ma
 static uint64 rights_generation = 1;
 static uint64 policy_generation = 1;
 static uint64 servers_generation = 1;
+static uint64 definitions_generation = 1;
 
 static void
 relation_changed(Datum arg, Oid relid)
@@ -49,6 +56,7 @@ relation_changed(Datum arg, Oid relid)
 	{
 		rights_generation++;
 		policy_generation++;
+		definitions_generation++;
 		started = false;
 		return;
 	}
@@ -58,8 +66,10 @@ relation_changed(Datum arg, Oid relid)
 	{
 		if (relids[i] == relid)
 		{
-			policy_generation++;
-			if (watched[i].rights)
+			definitions_generation++;
+			if (watched[i].counts & POLICY)
+				policy_generation++;
+			if (watched[i].counts & RIGHTS)
 				rights_generation++;
 			recheck = true;
 			return;
@@ -71,6 +81,13 @@ static void
 roles_changed(Datum arg, int cacheid, uint32 hash)
 {
 	rights_generation++;
+	definitions_generation++;
+}
+
+static void
+functions_changed(Datum arg, int cacheid, uint32 hash)
+{
+	definitions_generation++;
 }
 
 static void
@@ -85,6 +102,9 @@ mw_watch_init(void)
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, roles_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, roles_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, roles_changed, (Datum) 0);	/* its owner is a member of pg_database_owner */
+	CacheRegisterSyscacheCallback(PROCOID, functions_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, functions_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(FOREIGNSERVEROID, servers_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(FOREIGNDATAWRAPPEROID, servers_changed, (Datum) 0);
 }
@@ -123,4 +143,10 @@ uint64
 mw_watch_servers(void)
 {
 	return servers_generation;
+}
+
+uint64
+mw_watch_definitions(void)
+{
+	return definitions_generation;
 }

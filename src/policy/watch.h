@@ -6,7 +6,7 @@
 
 #include "mw.h"
 
-#define MW_TENANT_MAX 255		/* bytes of a tenant's name; mw.tenant checks it too */
+#define MW_SESSION_MAX 255	/* bytes of a session's name */
 #define MW_MODEL_MAX 319		/* bytes of server:model in the catalogue */
 
 extern void mw_watch_init(void);	/* callbacks, once a process */
@@ -16,8 +16,9 @@ extern void mw_rights_init(void);	/* rights.c: the stack of calls follows transa
 extern void mw_watch_start(void);
 
 /* Generations: whoever keeps something keeps the number with it, and reads again when it is another */
-extern uint64 mw_watch_rights(void);	/* tenants, grants, roles and memberships */
+extern uint64 mw_watch_rights(void);	/* tenants, grants, reviewers, roles and memberships */
 extern uint64 mw_watch_policy(void);	/* tenants, limits, models, recognisers, guards, purges, the key */
+extern uint64 mw_watch_definitions(void);	/* agents, tools, functions and their schemas, and all that counts for rights or policy */
 extern uint64 mw_watch_servers(void);	/* foreign servers, their wrappers */
 
 #endif

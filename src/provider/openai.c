@@ -446,8 +446,8 @@ openai_encode(StringInfo body, const char *model,
 }
 
 /* A key's file ends in a line break, as files do. */
-static char *
-openai_auth_header(const char *key)
+char *
+mw_openai_auth_header(const char *key)
 {
 	int			len = strlen(key);
 
@@ -465,7 +465,7 @@ const MwProvider mw_provider_openai = {
 	.api = "openai",
 	.path = "/chat/completions",
 	.encode = openai_encode,
-	.auth_header = openai_auth_header,
+	.auth_header = mw_openai_auth_header,
 	.outcome = mw_openai_outcome,
 	.decode = mw_openai_decode,
 	.decode_stored = mw_openai_decode_stored
@@ -476,7 +476,7 @@ const MwProvider mw_provider_fake = {
 	.api = "fake",
 	.path = "/chat/completions",
 	.encode = openai_encode,
-	.auth_header = openai_auth_header,
+	.auth_header = mw_openai_auth_header,
 	.outcome = mw_openai_outcome,
 	.decode = mw_openai_decode,
 	.decode_stored = mw_openai_decode_stored

@@ -90,4 +90,7 @@ extern MwAnswer *mw_openai_decode_stored(const char *body, int len);
  */
 extern void mw_error_text(char *dst, size_t size, const char *s, int len, bool markup);
 
+/* "Authorization: Bearer KEY" */
+extern char *mw_openai_auth_header(const char *key);
+
 #endif

@@ -9,6 +9,7 @@
 
 static const MwProvider *const providers[] = {
 	&mw_provider_openai,
+	&mw_provider_presidio,
 	&mw_provider_fake
 };
 

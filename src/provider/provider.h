@@ -29,6 +29,7 @@ typedef struct MwProvider
 	const char *path;			/* appended to base_url: /chat/completions */
 
 	/*
+	 * NULL, with decode and decode_stored, for what is no model (presidio.c).
 	 * Append the request body.  max_tokens_field is the server's option or
 	 * NULL.  Raises MW001 for a message that the vendor has no form for.
 	 */
@@ -55,6 +56,7 @@ typedef struct MwProvider
 } MwProvider;
 
 extern const MwProvider mw_provider_openai;
+extern const MwProvider mw_provider_presidio;	/* an analyzer of personal data */
 extern const MwProvider mw_provider_fake;	/* OpenAI's format: the double answers with it */
 
 /* NULL when no adapter has that name */

@@ -10,6 +10,13 @@ COMMENT ON FUNCTION mw.may_act(text) IS
 'May the current role act for this tenant?  True when the tenant exists and was granted (mw_grant_tenant) to a role whose privileges the current one has, or ''*'' was.
 While a call of mw runs it holds for the call''s tenant alone; the setting mw.tenant, where set, narrows it to that one.  NULL for NULL.  Raises nothing.';
 
+CREATE FUNCTION mw.may_see(tenant text, session text)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'mw_may_see_sql'
+LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
+COMMENT ON FUNCTION mw.may_see(text, text) IS
+'May the current role see this session of a tenant?  May_act, and what the tenant''s session_policy says.  NULL for NULL.  Raises MW001 where that function is gone, and what it raises.';
+
 CREATE FUNCTION mw.invalidate()
 RETURNS trigger
 AS 'MODULE_PATHNAME', 'mw_invalidate'
@@ -22,20 +29,26 @@ CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.sec
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.tenant FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.tenant_grant FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.budget FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.reviewer FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.model FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.recognizer FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.guard FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.purge FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.price FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.agent FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
+CREATE TRIGGER invalidate AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON mw.tool FOR EACH STATEMENT EXECUTE FUNCTION mw.invalidate();
 ALTER TABLE mw.secret ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.tenant ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.tenant_grant ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.budget ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.reviewer ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.model ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.price ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.recognizer ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.guard ENABLE ALWAYS TRIGGER invalidate;
 ALTER TABLE mw.purge ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.agent ENABLE ALWAYS TRIGGER invalidate;
+ALTER TABLE mw.tool ENABLE ALWAYS TRIGGER invalidate;
 
 -- ---------- servers ----------
 
@@ -57,9 +70,10 @@ AS 'MODULE_PATHNAME', 'mw_create_tenant'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_tenant(text, jsonb) IS
 'Creates a tenant.  settings: model (server:model), redact (boolean), guardrail (boolean, or {"mode": off, log or block, "threshold": number or {"user", "tool", "document", "output"}, "hosts": where an answer''s images may come from, "max_output": characters, "schema": of the answer}), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
-timezone (of its minutes, hours, days and months; UTC), on_budget ("error", or {"end": text} with which a run ends where a budget is exhausted),
-fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}), breaker (boolean),
-timeout (interval or seconds, or {"default", "max"}).
+timezone (of its minutes, hours, days and months; UTC), on_budget ("error", or {"end": text} with which a run ends where a budget is exhausted), on_guardrail (likewise, where the guardrail refuses),
+session_policy (function(tenant, session) returning boolean: which sessions a role may see), fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}), breaker (boolean),
+timeout (interval or seconds, or {"default", "max"}),
+retention (interval or seconds, a day at least: older rows of the ledger, recorded answers and stored results are deleted; their sums stay).
 Raises 42710 where it exists, MW001 for a name or setting that is not allowed.';
 
 CREATE FUNCTION @extschema@.mw_alter_tenant(tenant text, settings jsonb)
@@ -175,7 +189,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_create_recognizer'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_recognizer(text, text, jsonb, text) IS
-'Adds a type of personal data (in capitals) that a PCRE2 pattern finds.  options: strategy (mask, placeholder, hash, redact, block), validator, context (a pattern or a list of words), priority, on_demand (only looked for where a call or tenant names the type), function (pattern is NULL then: f(text) returns a JSON array of {"start", "end"} in characters, and runs as the caller).  A tenant''s own replaces that of ''*''.
+'Adds a type of personal data (in capitals) that a PCRE2 pattern finds.  options: strategy (mask, placeholder, hash, redact, block), validator, context (a pattern or a list of words), priority, on_demand (only looked for where a call or tenant names the type), function (pattern is NULL then: f(text) returns a JSON array of {"start", "end"} in characters, and runs as the caller); or type ''presidio'' with server (one with api ''presidio''; pattern is NULL), entities (of Presidio''s, that of the type unless given), language (en), score_threshold (0.5), timeout (5 s), on_error (''error'' lets nothing pass where it does not answer, ''skip'' goes on and says so).  A tenant''s own replaces that of ''*''.
 Raises 42710 where it exists, MW001 otherwise.';
 
 CREATE FUNCTION @extschema@.mw_alter_recognizer(pii_type text, options jsonb, tenant text DEFAULT '*')
@@ -213,6 +227,24 @@ AS 'MODULE_PATHNAME', 'mw_drop_guard'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_drop_guard(text, text) IS
 'Drops a guard, or the changes of a built-in one.  Raises MW001 for an unknown or a built-in one.';
+
+-- ---------- what is remembered of sessions ----------
+
+CREATE FUNCTION @extschema@.mw_rotate_pii_key()
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'mw_rotate_pii_key'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_rotate_pii_key() IS
+'Seals what older keys of mw.pii_key_file sealed with the newest one, the highest version in the file, and returns how many values that were; after it the older lines can go. Rows stay locked until the transaction ends.
+Raises MW001 where the file is not set, cannot be used or lacks a version that sealed something, XX001 for a row that was changed; then nothing is.';
+
+CREATE FUNCTION @extschema@.mw_erase(tenant text, session text DEFAULT NULL, value text DEFAULT NULL)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'mw_erase'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_erase(text, text, text) IS
+'Forgets what is remembered of a session (NULL: of all of the tenant''s): its messages, state, runs, placeholders and the kept results of its request_ids. With a value only that value, as it was written: its placeholders, in that session or in all of them, stand for nothing from then on, and are never issued again. Returns how many rows were erased. Without a value it waits for the run of the session (for all of the tenant''s), and runs that begin meanwhile wait for it.
+Waits for calls of the tenant that have stored something and are not committed. The ledger stays; cached answers, which hold placeholders only, go with mw_purge_cache. Raises MW001 for an unknown tenant, or where the key of a hash that had to be compared is missing.';
 
 -- ---------- the rest ----------
 

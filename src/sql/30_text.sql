@@ -10,12 +10,27 @@ COMMENT ON FUNCTION @extschema@.mw_redact(text, text, jsonb) IS
 'tenant: whose rules (NULL: the common ones). options: "types" (only these), "strategies" {type: mask, placeholder, hash, redact or block} (with a tenant the stricter one holds). '
 'Raises MW001 (unknown option, type or strategy), MW101 (not your tenant), MW201 (a type whose strategy is block). NULL for NULL input.';
 
+CREATE FUNCTION @extschema@.mw_redact(input text, tenant text, options jsonb, session text)
+RETURNS jsonb
+AS 'MODULE_PATHNAME', 'mw_redact'
+LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
+COMMENT ON FUNCTION @extschema@.mw_redact(text, text, jsonb, text) IS
+'the same within a session of the tenant: a value has the placeholder that it had in the session before, and new ones are remembered, sealed by the key of mw.pii_key_file (without one the numbers are remembered and the values are not). A placeholder of the session that stands in input is a text of its own, of type LITERAL. '
+'Two transactions that issue placeholders in one session wait for each other. Raises also 25006 (something new in a read-only transaction) and MW001 (no tenant or session).';
+
 CREATE FUNCTION @extschema@.mw_restore(input text, map jsonb)
 RETURNS text
 AS 'MODULE_PATHNAME', 'mw_restore'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION @extschema@.mw_restore(text, jsonb) IS
 'input with the placeholders of map (as mw_redact returned it) replaced by their values; other placeholders stay. Raises MW001 where map is no such object.';
+
+CREATE FUNCTION @extschema@.mw_restore(input text, tenant text, session text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'mw_restore_session'
+LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
+COMMENT ON FUNCTION @extschema@.mw_restore(text, text, text) IS
+'input with the placeholders that the session issued replaced by their values; those whose values were not kept, or were erased, stay. NULL for NULL input. Raises MW101 where the role may not act for the tenant, MW001 (no tenant or session, a key file that cannot be used), XX001 (a row that was changed).';
 
 CREATE FUNCTION @extschema@.mw_guard(input text, tenant text DEFAULT NULL, options jsonb DEFAULT '{}')
 RETURNS jsonb
@@ -60,6 +75,20 @@ AS 'MODULE_PATHNAME', 'mw_bench_guard'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 COMMENT ON FUNCTION mw.bench_guard(text, text, integer) IS
 'for bench: judges input n times by the guards of the tenant and returns the microseconds of one time. Raises MW101 (not your tenant).';
+
+CREATE FUNCTION mw.bench_redact(input text, tenant text, n integer)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'mw_bench_redact'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION mw.bench_redact(text, text, integer) IS
+'for bench: redacts input n times by the rules of the tenant and returns the microseconds of one time. Raises MW101 (not your tenant), MW201 (a type that is refused).';
+
+CREATE FUNCTION mw.bench_key(input text, n integer)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'mw_bench_key'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+COMMENT ON FUNCTION mw.bench_key(text, integer) IS
+'for bench: names n times a request whose body is the input, as the cache does, and returns the microseconds of one time.';
 
 CREATE FUNCTION @extschema@.mw_test_recognizer(pii_type text, sample text, tenant text DEFAULT NULL,
 	OUT pattern integer, OUT "start" integer, OUT "end" integer, OUT hit text, OUT valid boolean, OUT named boolean,

@@ -41,5 +41,5 @@ COMMENT ON FUNCTION @extschema@.mw_fake_requests(text) IS
 'What was sent to a fake server in this session since mw_fake set its script, in order, one row an attempt: n (from 1), model
 (server:model), body (the request as it would go over the wire), answered (text, tool_calls, status CODE, disconnect, raw or
 exhausted), and whose it was. Shows the tenants alone for which the calling role may act. What a transaction or savepoint
-that was rolled back had sent is not there.
+that was rolled back had sent is not there, but for those of a call''s own (a try of a middleware, an EXCEPTION block of a hook).
 Errors: MW001 for an unknown server or one that is not fake; 42501 without USAGE.';

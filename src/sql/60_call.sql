@@ -35,6 +35,7 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'mw_explain' LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE COST 1000 ROWS 6;
 COMMENT ON FUNCTION @extschema@.mw_explain(text, text, text, jsonb, text, text, text, jsonb, jsonb) IS
 'says, a row a stage, what mw_invoke with these arguments would do: verdict, detail, what the next stage would see, microseconds; ends where the call would.
+For a run (an agent, registered tools, memory) a row a middleware comes first, in order, with its hooks, which are listed and not run; then the stages of its first model call.
 Calls nobody and changes nothing, so it works in a read-only transaction.  Raises MW001 (argument), MW101 (tenant), 54000 (over mw.max_prompt)';
 
 CREATE FUNCTION @extschema@.mw_cache_key(

@@ -181,3 +181,56 @@ CREATE VIEW mw.guard_stats WITH (security_invoker = true) AS
 SELECT s.tenant, s.guard, s.source, s.matched, s.refused, s.would_refuse, s.last_matched_at, s.since, s.not_counted
 FROM mw.guard_stats_rows() AS s;
 COMMENT ON VIEW mw.guard_stats IS 'a row a guard that matched in a text of a tenant: in how many, how many of these were refused, and how many would have been but for mode log; since the server''s start (of this session where mw is not preloaded), and counted whether or not the caller commits';
+
+-- what changes within a statement is not in it: the view stays one with the query around it, so that a page follows the index
+CREATE VIEW mw.inbox WITH (security_invoker = true) AS
+SELECT i.tenant, i.session, i.interrupt_id, i.place, i.run_id, i.agent, i.tool, i.tool_call_id,
+	mw.inbox_args(i.tenant, i.session, i.tool, i.requested_by::pg_catalog.oid, i.interrupt_id, i.place, i.args) AS args,
+	mw.visible(mw.inbox_text(i.tenant, i.session, i.tool, i.requested_by::pg_catalog.oid, i.interrupt_id, i.place, i.description)) AS description,
+	i.allowed_decisions, i.response_schema, i.approvals, pg_catalog.jsonb_array_length(i.decisions) AS approved,
+	i.requested_by, i.requested_at, i.expires_at, i.on_expiry,
+	CASE WHEN i.claimed_until OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp() THEN i.claimed_by END AS claimed_by,
+	CASE WHEN i.claimed_until OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp() THEN i.claimed_until END AS claimed_until
+FROM mw.interrupt AS i
+WHERE i.status OPERATOR(pg_catalog.=) 'open'
+	AND (i.expires_at IS NULL OR i.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())
+	-- of several who have to approve, those who have not yet
+	AND (i.approvals OPERATOR(pg_catalog.=) 1
+		OR NOT i.decisions OPERATOR(pg_catalog.@>) pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('by', CURRENT_USER)))
+	AND mw.may_decide(i.tenant, i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid);
+COMMENT ON VIEW mw.inbox IS 'tool calls that wait for the current role''s decision; placeholders stand for personal data unless the grant says reveal, and what was revealed is logged; approved: how many of the approvals that are needed are there';
+
+CREATE VIEW mw.message WITH (security_invoker) AS
+SELECT t.tenant, t.session, t.position,
+	t.message ->> 'id' AS id,
+	t.message ->> 'role' AS role,
+	t.message -> 'content' AS content,
+	t.message -> 'tool_calls' AS tool_calls,
+	t.message -> 'invalid_tool_calls' AS invalid_tool_calls,
+	t.message ->> 'tool_call_id' AS tool_call_id,
+	t.message ->> 'name' AS name,
+	t.message ->> 'status' AS status,
+	t.message -> 'metadata' AS metadata,
+	t.run_id, t.added_step, t.created_at
+FROM mw.thread AS t
+WHERE t.removed_step IS NULL;
+COMMENT ON VIEW mw.message IS 'the messages of sessions as they are now, in the order of position; placeholders stand for personal data (mw_messages restores them for its caller)';
+
+CREATE FUNCTION @extschema@.mw_trace(tenant text, session text, run_id uuid DEFAULT NULL)
+RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL RESTRICTED
+SET search_path = pg_catalog, pg_temp
+BEGIN ATOMIC
+	SELECT pg_catalog.repeat('  ', t.depth) OPERATOR(pg_catalog.||) t.kind OPERATOR(pg_catalog.||) ' ' OPERATOR(pg_catalog.||) t.name
+		OPERATOR(pg_catalog.||) CASE WHEN t.microseconds IS NULL THEN ', left by an error'
+			ELSE pg_catalog.format(', %s ms', pg_catalog.round(t.microseconds / 1000.0, 3)) END
+		OPERATOR(pg_catalog.||) CASE WHEN t.kind = 'model' THEN pg_catalog.format(', %s + %s tokens', t.input_tokens, t.output_tokens) ELSE '' END
+		OPERATOR(pg_catalog.||) CASE WHEN t.cost IS NULL THEN '' ELSE pg_catalog.format(', cost %s', t.cost) END
+		OPERATOR(pg_catalog.||) CASE WHEN t.output IS NULL THEN '' ELSE pg_catalog.format(' -> %s', pg_catalog.left(t.output::text, 200)) END
+	FROM mw.trace AS t
+	WHERE t.tenant = mw_trace.tenant AND t.session = mw_trace.session
+		AND t.run_id = coalesce(mw_trace.run_id, (SELECT s.run_id FROM mw.session AS s WHERE s.tenant = mw_trace.tenant AND s.session = mw_trace.session))
+	ORDER BY t.seq;
+END;
+COMMENT ON FUNCTION @extschema@.mw_trace(text, text, uuid) IS
+'a run as an indented tree, a line a hook, model call or tool call: what it was, how long it took, tokens and cost; run_id NULL: the newest run of the session.  Shows what the caller may see; raises nothing.';

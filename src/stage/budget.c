@@ -35,14 +35,20 @@
 
 #define LEAST_MAX_TOKENS		16	/* an answer of fewer tokens is not worth its prompt */
 
+/*
+ * What a chat template adds at most: around each message five tokens (ChatML, Llama 3: a mark, its role, a mark, a
+ * break, a mark), and once the head of the answer and a mark that the text begins (Llama 3: five).
+ */
+#define MESSAGE_TOKENS			5
+#define TEMPLATE_TOKENS			6
+
 /* ---------- the request and its size ---------- */
 
 void
 mw_call_encode(MwCall *call)
 {
 	StringInfoData body;
-	MwHash		h;
-	int64		tokens = 3;
+	int64		tokens = TEMPLATE_TOKENS;
 
 	initStringInfo(&body);
 	call->provider->encode(&body, call->model_name, call->messages, call->nmessages,
@@ -51,23 +57,19 @@ mw_call_encode(MwCall *call)
 	call->body = body.data;
 	call->body_len = body.len;
 
-	mw_hash_start(&h, NULL);
-	mw_hash_text(&h, call->tenant);
-	mw_hash_text(&h, call->model);
-	mw_hash_part(&h, body.data, body.len);
-	call->call_key = mw_hash_end(&h);
+	call->call_key = mw_call_key_of(call, body.data, body.len);
 
 	for (int i = 0; i < call->nmessages; i++)
 	{
 		MwMessage  *m = &call->messages[i];
 
 		if (m->text)
-			tokens += 4 + mw_tokens_of_text(m->text, m->len);
+			tokens += MESSAGE_TOKENS + mw_tokens_of_text(m->text, m->len);
 		else
 		{
 			char	   *json = mw_json_canonical(m->json);
 
-			tokens += 4 + mw_tokens_of_text(json, strlen(json));
+			tokens += MESSAGE_TOKENS + mw_tokens_of_text(json, strlen(json));
 		}
 	}
 	if (call->tools)
@@ -161,12 +163,7 @@ end_run(MwCall *call)
 {
 	if (call->policy->budget_end == NULL)
 		return false;
-	call->answer = palloc0(sizeof(MwAnswer));
-	call->answer->text = pstrdup(call->policy->budget_end);
-	call->answer->len = strlen(call->answer->text);
-	call->answer->finish = "stop";
-	call->cache = MW_CACHE_OFF;
-	call->ended_by = "budget";
+	mw_call_end(call, call->policy->budget_end, "budget");
 	return true;
 }
 
@@ -425,6 +422,8 @@ static void
 run_once(MwCall *call)
 {
 	mw_call_encode(call);
+	if (call->nth_of != NULL)
+		call->nth = call->nth_of(call);
 	find_scopes(call);
 	if (call->request_named && use_recorded(call))
 		return;

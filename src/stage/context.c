@@ -38,6 +38,7 @@ typedef struct MwContextWords
 	Phrase	   *slots;
 	uint32		nslots;
 	uint8	   *some;			/* a bit by hash, eight a slot: nearly all words of a text are nobody's, and end here */
+	uint64		first[64];		/* likewise for the first characters of phrases beyond ASCII */
 } MwContextWords;
 
 /* The byte of a word in small letters; 0 for what stands between words.  Made with the first plan. */
@@ -69,6 +70,13 @@ static inline uint32
 bit_of(const MwContextWords *w, uint64 hash)
 {
 	return (uint32) (hash >> 24) & (w->nslots * 8 - 1);
+}
+
+/* Where the first character of a word, of at least two bytes, has its bit */
+static inline uint32
+first_bit(const char *s)
+{
+	return ((unsigned char) s[0] << 6 ^ (unsigned char) s[1] << 3 ^ (unsigned char) s[2]) & 4095;
 }
 
 static Phrase *
@@ -117,7 +125,7 @@ next_word(const char *s, int len, int *at, int *from)
 struct MwContextWords *
 mw_context_make(MwPlan *plan)
 {
-	MwContextWords *w = palloc(sizeof(MwContextWords));
+	MwContextWords *w = palloc0(sizeof(MwContextWords));
 	int			n = 0;
 
 	for (int i = 0; i < plan->nrecs; i++)
@@ -152,6 +160,8 @@ mw_context_make(MwPlan *plan)
 			{
 				Phrase	   *slot = find(w, phrase);
 
+				if (is_high(*p))
+					w->first[first_bit(p) / 64] |= UINT64CONST(1) << (first_bit(p) % 64);
 				slot->hash = phrase;
 				w->some[bit_of(w, phrase) / 8] |= 1 << (bit_of(w, phrase) % 8);
 				mw_set_put(&slot->recs, i);
@@ -175,18 +185,33 @@ look_up(const MwContextWords *w, uint64 hash, MwRecSet *out)
 			out->w[i] |= p->recs.w[i];
 }
 
-/* All phrases in a piece of text */
+/* How long a placeholder at s[at..len) is, 0 for none: the name of its type names nothing behind it */
+static inline int
+placeholder_at(const char *s, int len, int at)
+{
+	int			type_len,
+				number;
+
+	return s[at] == '<' ? mw_placeholder_read(s + at, len - at, &type_len, &number) : 0;
+}
+
+/* All phrases in a piece of text, s[at..len) */
 static void
-words_in(const MwContextWords *w, const char *s, int len, MwRecSet *out)
+words_in(const MwContextWords *w, const char *s, int at, int len, MwRecSet *out)
 {
 	uint64		one = 0,
 				two = 0;		/* the word before, and the two before */
 	uint64		h;
-	int			at = 0;
-	int			from = 0;
+	int			from = at;
 
 	while ((h = next_word(s, len, &at, &from)) != 0)
 	{
+		if (from > 0 && s[from - 1] == '<' && placeholder_at(s, len, from - 1) > 0)
+		{
+			at = from - 1 + placeholder_at(s, len, from - 1);
+			one = two = 0;
+			continue;
+		}
 		look_up(w, h, out);
 		if (one)
 			look_up(w, join(one, h), out);
@@ -199,6 +224,8 @@ words_in(const MwContextWords *w, const char *s, int len, MwRecSet *out)
 			{
 				uint64		piece = HASH_START;
 
+				if (b + 2 >= len || !((w->first[first_bit(s + b) / 64] >> (first_bit(s + b) % 64)) & 1))
+					continue;
 				for (int e = b; e < at && e < b + PIECE_BYTES;)
 				{
 					int			n = pg_utf_mblen((const unsigned char *) s + e);
@@ -211,22 +238,26 @@ words_in(const MwContextWords *w, const char *s, int len, MwRecSet *out)
 	}
 }
 
-/* mw_context_possible says whether words can stand right before a place. */
-bool
-mw_context_possible(const MwSearch *q, int at)
+/* Whether letters stand near before a place, as they do where any word does */
+static bool
+letters_before(const MwSearch *q, int at)
 {
 	int			stop = Max(0, at - MW_CONTEXT_BYTES);
-	int			i = at - 1;
 
-	if (at < MW_CONTEXT_BYTES && q->label)
-		return true;
-	if (i >= 0 && (is_digit(q->s[i]) || (i > 0 && is_digit(q->s[i - 1]) && !is_letter(q->s[i]))))
-		return false;
-	for (; i >= stop; i--)
+	for (int i = at - 1; i >= stop; i--)
 		if (is_letter(q->s[i]) || is_high(q->s[i]))
 			return true;
-	/* or behind it in brackets */
-	return at == 0 || q->s[at - 1] == ' ' || q->s[at - 1] == '\n';
+	return at < MW_CONTEXT_BYTES && q->label;
+}
+
+/* Whether a bracket is opened near behind a place */
+static bool
+bracket_behind(const MwSearch *q, int end)
+{
+	for (int i = end; i < q->len && i < end + 20 && q->s[i] != '\n'; i++)
+		if (q->s[i] == '(')
+			return true;
+	return false;
 }
 
 static int
@@ -236,7 +267,21 @@ start_before(const MwSearch *q, int at)
 
 	while (start > 0 && ((unsigned char) q->s[start] & 0xc0) == 0x80)
 		start--;
-	/* not in the middle of a word */
+	/* not in the middle of a placeholder, nor of a word */
+	for (int i = start; i > 0 && i > start - MW_TYPE_MAX - MW_NUMBER_DIGITS; i--)
+	{
+		char		c = q->s[i - 1];
+
+		if (c == '<')
+		{
+			int			n = placeholder_at(q->s, at, i - 1);
+
+			if (i - 1 + n > start)
+				start = i - 1 + n;
+		}
+		if (!(c >= 'A' && c <= 'Z') && !is_digit(c) && c != '_')
+			break;
+	}
 	while (start > 0 && start < at && is_letter(q->s[start - 1]) && is_letter(q->s[start]))
 		start++;
 	return start;
@@ -263,7 +308,7 @@ behind(const MwSearch *q, int to, int *from, int *end)
 	if (i >= q->len || q->s[i] != '(')
 		return false;
 	*from = i;
-	while (i < q->len && i < to + BEHIND_BYTES && q->s[i] != ')')
+	while (i < q->len && i < to + BEHIND_BYTES && q->s[i] != ')' && q->s[i] != '\n')
 		i++;
 	while (i < q->len && ((unsigned char) q->s[i] & 0xc0) == 0x80)
 		i++;
@@ -281,9 +326,9 @@ words_before(MwSearch *q, int at)
 
 		q->words_at = at;
 		memset(&q->words, 0, sizeof(q->words));
-		words_in(q->plan->words, q->s + start, at - start, &q->words);
+		words_in(q->plan->words, q->s, start, at, &q->words);
 		if (q->label && start == 0)
-			words_in(q->plan->words, q->label, strlen(q->label), &q->words);
+			words_in(q->plan->words, q->label, 0, strlen(q->label), &q->words);
 	}
 	return &q->words;
 }
@@ -295,8 +340,11 @@ mw_context_filter(MwSearch *q, MwRecSet *set, int at, int end)
 	const MwPlan *plan = q->plan;
 	const MwRecSet *words;
 	uint64		worded = 0;
+	bool		bracket;
 
-	if (!mw_context_possible(q, at))
+	/* its name may stand behind it, in brackets */
+	bracket = bracket_behind(q, end);
+	if (mw_context_in_chain(q, at) || (!bracket && !letters_before(q, at)))
 	{
 		for (int i = 0; i < MW_SET_WORDS; i++)
 			set->w[i] &= ~plan->contextual.w[i];
@@ -304,12 +352,8 @@ mw_context_filter(MwSearch *q, MwRecSet *set, int at, int end)
 	}
 	for (int i = 0; i < MW_SET_WORDS; i++)
 		worded |= set->w[i] & plan->worded.w[i];
-	if (worded == 0)
+	if (worded == 0 || bracket)
 		return;
-	/* its name may stand behind it, in brackets */
-	for (int i = end; i < q->len && i < end + 20 && q->s[i] != '\n'; i++)
-		if (q->s[i] == '(')
-			return;
 	words = words_before(q, at);
 	for (int i = 0; i < MW_SET_WORDS; i++)
 		set->w[i] &= ~plan->worded.w[i] | words->w[i];
@@ -331,7 +375,7 @@ mw_context_near(MwSearch *q, const MwPlanRec *pr, int rec, int from, int to)
 		{
 			MwRecSet	words = {{0}};
 
-			words_in(q->plan->words, q->s + b, e - b, &words);
+			words_in(q->plan->words, q->s, b, e, &words);
 			return mw_set_has(&words, rec);
 		}
 		return false;

@@ -92,6 +92,13 @@ enter(MwPlan *plan, int i)
 		for (k = 0; k < 10; k++)
 			if ((g->digits >> k) & 1)
 				mw_set_put(&plan->number_first[k], i);
+		for (k = 0; k < (MW_LEN_LONG + 1) * 6; k++)
+			if (!g->plus && ((g->len >> (k / 6)) & 1) && ((g->sep >> (k % 6)) & 1))
+			{
+				plan->shape[0][k / 6][k % 6] |= g->two;
+				if (!pr->needs_context)
+					plan->shape[1][k / 6][k % 6] |= g->two;
+			}
 	}
 	if (g->kind == MW_PII_GATE_WORD || g->kind == MW_PII_GATE_RUN)
 	{
@@ -151,9 +158,10 @@ make_plan(const MwPolicy *policy)
 
 		if (rec->on_demand && !rec->demanded)
 			continue;
-		if (rec->function != NULL)
+		if (rec->function != NULL || rec->analyzer != NULL)
 		{
 			plan->functions = true;
+			plan->analyzers |= rec->analyzer != NULL;
 			continue;
 		}
 		pr->rec = rec;
@@ -177,6 +185,7 @@ make_plan(const MwPolicy *policy)
 						 errmsg("unknown validator \"%s\" of the recognizer for %s", rec->validator, rec->type),
 						 errhint("Known are %s.", mw_validator_names())));
 		}
+		pr->stronger = plan->nrecs > 0 && rec->priority == pr[-1].rec->priority ? pr[-1].stronger : plan->nrecs;
 		if (plan->nrecs < MW_SET_MAX)
 			enter(plan, plan->nrecs);
 		plan->nrecs++;
@@ -200,6 +209,12 @@ bool
 mw_policy_detects(const MwPolicy *policy)
 {
 	return policy->nrecognizers > 0;
+}
+
+bool
+mw_policy_analyzes(const MwPolicy *policy)
+{
+	return get_plan(policy)->analyzers;
 }
 
 void		(*mw_pii_functions) (MwSearch *q, const MwPolicy *policy) = NULL;
@@ -231,11 +246,20 @@ mw_found_add(MwFound *f, int from, int to, const MwRecognizer *rec)
 	sp->entry = -1;
 	sp->shown = NULL;
 	sp->shown_len = 0;
-	if (rec->validator && (to > f->covered || rec->priority > f->covered_by))
-	{
-		f->covered = to;
-		f->covered_by = rec->priority;
-	}
+}
+
+/* A span that is known for what it is: nobody weaker need look inside of it */
+static void
+cover(MwFound *f, int to, const MwPlanRec *pr)
+{
+	if (to <= f->covered && pr->stronger >= f->nstronger)
+		return;
+	f->covered = to;
+	f->nstronger = pr->stronger;
+	/* the first so many of the plan */
+	for (int i = 0; i < MW_SET_WORDS; i++)
+		f->stronger.w[i] = pr->stronger >= 64 * (i + 1) ? ~UINT64CONST(0) :
+			pr->stronger > 64 * i ? (UINT64CONST(1) << (pr->stronger - 64 * i)) - 1 : 0;
 }
 
 /* What a pattern matched at from..to, judged; the end of the value, 0 for none */
@@ -273,6 +297,8 @@ mw_pii_try(MwSearch *q, int rec, int at)
 	if (to == 0)
 		return false;
 	mw_found_add(q->found, from, to, pr->rec);
+	if (pr->validate)
+		cover(q->found, to, pr);
 	return true;
 }
 
@@ -306,6 +332,8 @@ mw_pii_search(MwSearch *q, int rec, int start, int last, int end)
 		if (stop > 0)
 		{
 			mw_found_add(q->found, from, stop, pr->rec);
+			if (pr->validate)
+				cover(q->found, stop, pr);
 			at = stop;
 			continue;
 		}
@@ -325,6 +353,7 @@ find_in(MwSearch *q, const char *s, int len)
 	q->s = s;
 	q->len = len;
 	q->words_at = -1;
+	q->chain_at = q->chain_end = 0;
 	q->found->covered = 0;
 	high = mw_pii_scan(q);
 	if (q->plan->gateless)
@@ -369,9 +398,134 @@ find_named(MwSearch *q, const char *s, int len)
 	pfree(both);
 }
 
+/* Each look takes a layer of values off a text; this many are enough for all but what was made for it */
+#define MW_LOOKS_AGAIN	8
+
+/* How many of n places, in order, are at or before one */
+static int
+first_behind(const int *places, int n, int place)
+{
+	int			lo = 0;
+
+	while (lo < n)
+	{
+		int			mid = (lo + n) / 2;
+
+		if (places[mid] <= place)
+			lo = mid + 1;
+		else
+			n = mid;
+	}
+	return lo;
+}
+
+/* Patterns over one text, and over its plain view where that differs; spans are added */
+static void
+find_patterns(MwSearch *q, const char *s, int len)
+{
+	MwFound    *f = q->found;
+
+	if (find_in(q, s, len))
+	{
+		MwPlainView view;
+
+		if (mw_plain_view(s, len, &view))
+		{
+			int			first = f->n;
+
+			(void) find_in(q, view.s, view.len);
+			for (int i = first; i < f->n; i++)
+			{
+				f->spans[i].from = mw_plain_from(&view, f->spans[i].from);
+				f->spans[i].to = mw_plain_to(&view, f->spans[i].to);
+			}
+		}
+	}
+	if (q->label != NULL)
+		find_named(q, s, len);
+}
+
+/*
+ * Look again at the text as it will leave, with a placeholder for each value:
+ * what touched a value (a+b@example.com+c@example.com) or was too far from its
+ * word may show only now.  Without it a text that is redacted a second time, as
+ * history is, would change.  True where that added a span.
+ */
+static bool
+find_beneath(MwSearch *q, const char *s, int len)
+{
+	MwFound    *f = q->found;
+	int			n = f->n;
+	Size		size = len;
+	int		   *at = palloc(sizeof(int) * 2 * n);	/* where the placeholders begin in the view ... */
+	int		   *end = at + n;	/* ... and end */
+	char	   *view;
+	char	   *p;
+	int			done = 0;
+	int			k = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		end[i] = strlen(f->spans[i].rec->type) + 4;
+		size += end[i];
+	}
+	if (size >= MaxAllocSize)
+		return false;			/* mw_redact_text says so */
+	view = p = palloc(size + 1);
+	for (int i = 0; i < n; i++)
+	{
+		int			type_len = end[i] - 4;
+
+		memcpy(p, s + done, f->spans[i].from - done);
+		p += f->spans[i].from - done;
+		at[i] = (int) (p - view);
+		*p++ = '<';
+		memcpy(p, f->spans[i].rec->type, type_len);
+		p += type_len;
+		memcpy(p, "_0>", 3);
+		p += 3;
+		end[i] = (int) (p - view);
+		done = f->spans[i].to;
+	}
+	memcpy(p, s + done, len - done);
+	p += len - done;
+	*p = '\0';
+
+	find_patterns(q, view, (int) (p - view));
+	for (int i = n; i < f->n; i++)
+	{
+		MwSpan		sp = f->spans[i];
+
+		/* the last placeholders that begin at or before its ends */
+		int			b = first_behind(at, n, sp.from) - 1;
+		int			e = first_behind(at, n, sp.to - 1) - 1;
+
+		if (b >= 0 && b == e && sp.to <= end[b])
+			continue;			/* a placeholder's own letters */
+		if (b >= 0)
+			sp.from = sp.from < end[b] ? f->spans[b].from : sp.from + f->spans[b].to - end[b];
+		if (e >= 0)
+			sp.to = sp.to <= end[e] ? f->spans[e].to : sp.to + f->spans[e].to - end[e];
+		f->spans[n + k++] = sp;
+	}
+	f->n = n + k;
+	pfree(at);
+	pfree(view);
+	if (k > 0)
+		f->n = mw_spans_settle(f->spans, f->n);
+	return k > 0;
+}
+
 /* mw_pii_find finds what is personal in one text. */
 MwSpan *
 mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, int *nspans)
+{
+	return mw_pii_find_with(policy, NULL, s, len, label, nspans);
+}
+
+/* mw_pii_find_with does, and knows what a server said of texts before. */
+MwSpan *
+mw_pii_find_with(const MwPolicy *policy, const struct MwAnalyses *analyses, const char *s, int len, const char *label, int *nspans)
 {
 	MwPlan	   *plan = get_plan(policy);
 	MwSearch	q;
@@ -384,39 +538,27 @@ mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, i
 	f.spans = f.some;
 	f.n = 0;
 	f.cap = lengthof(f.some);
-	f.covered_by = 0;
+	f.nstronger = 0;
 	q.plan = plan;
 	q.label = label;
 	q.found = &f;
 
-	if (find_in(&q, s, len))
-	{
-		MwPlainView view;
-
-		if (mw_plain_view(s, len, &view))
-		{
-			int			first = f.n;
-
-			(void) find_in(&q, view.s, view.len);
-			for (int i = first; i < f.n; i++)
-			{
-				f.spans[i].from = mw_plain_from(&view, f.spans[i].from);
-				f.spans[i].to = mw_plain_to(&view, f.spans[i].to);
-			}
-		}
-	}
-	if (label != NULL)
-		find_named(&q, s, len);
+	find_patterns(&q, s, len);
 	if (plan->functions && mw_pii_functions)
 	{
 		q.s = s;
 		q.len = len;
+		q.analyses = analyses;
 		mw_pii_functions(&q, policy);
 	}
 	if (f.n == 0)
 		return NULL;
 
-	*nspans = f.n = mw_spans_settle(f.spans, f.n);
+	f.n = mw_spans_settle(f.spans, f.n);
+	(void) mw_spans_repeat(&f, s, len);
+	for (int i = 0; i < MW_LOOKS_AGAIN && find_beneath(&q, s, len); i++)
+		(void) mw_spans_repeat(&f, s, len);
+	*nspans = f.n;
 	if (f.spans != f.some)
 		return f.spans;
 	result = palloc(sizeof(MwSpan) * f.n);

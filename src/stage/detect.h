@@ -21,7 +21,7 @@ typedef struct MwRecSet
 
 /* how much of the text before a match its context is looked for in */
 #define MW_CONTEXT_BYTES	64
-#define MW_PII_GATE_STARTS		128
+#define MW_PII_GATE_STARTS		256
 
 typedef struct MwPlanRec
 {
@@ -31,7 +31,8 @@ typedef struct MwPlanRec
 	bool		needs_context;
 	bool		context_words;	/* its context is a list of words (context.c) */
 	MwValidator validate;
-	MwPiiGate		gate;
+	int			stronger;		/* how many of the plan have a higher priority */
+	MwPiiGate	gate;
 } MwPlanRec;
 
 struct MwContextWords;
@@ -46,6 +47,8 @@ typedef struct MwPlan
 	MwRecSet	of_kind[MW_PII_NGATES];
 	MwRecSet	contextual;		/* those that need a context */
 	MwRecSet	worded;			/* those whose context is a list of words */
+	/* for a number's length and what follows it: the lengths of the next one that anybody waits for who needs no + before it; [1]: and no word */
+	uint64		shape[2][MW_LEN_LONG + 1][6];
 	MwRecSet	number_len[MW_LEN_LONG + 1];
 	MwRecSet	number_sep[6];
 	MwRecSet	number_first[10];
@@ -57,7 +60,8 @@ typedef struct MwPlan
 	MwRecSet	word_first[2];	/* digit, letter */
 	bool		caps;			/* any recogniser waits for capital letters */
 	bool		gateless;		/* any that is searched for everywhere */
-	bool		functions;		/* any that an SQL function finds */
+	bool		functions;		/* any that an SQL function or a server finds ... */
+	bool		analyzers;		/* ... a server */
 
 	struct
 	{
@@ -78,7 +82,8 @@ typedef struct MwFound
 	int			n;
 	int			cap;
 	int			covered;		/* up to here a validated span stands ... */
-	int			covered_by;		/* ... of this priority */
+	int			nstronger;		/* ... which only so many recognisers beat, the first of the plan */
+	MwRecSet	stronger;
 	MwSpan		some[48];
 } MwFound;
 
@@ -90,10 +95,16 @@ typedef struct MwSearch
 	int			len;
 	const char *label;			/* the key of a JSON leaf: words of context before the text; NULL: none */
 	MwFound	   *found;
+	const struct MwAnalyses *analyses;	/* what servers have said; NULL: they are asked for this text alone */
 
 	/* context words before a place, found once a place */
 	int			words_at;
 	MwRecSet	words;
+
+	/* a chain of numbers, counted once (scan.c) */
+	int			chain_at,
+				chain_end,
+				chain_left;
 } MwSearch;
 
 extern void mw_found_add(MwFound *f, int from, int to, const MwRecognizer *rec);
@@ -119,7 +130,8 @@ typedef struct MwPiiTrial
 
 extern int	mw_pii_trial(const MwPolicy *policy, int rec, const char *s, int len, MwPiiTrial **trials, double *us);
 
-/* recognizer_call.c: what SQL functions find in a text, NULL where there is none (tests without a server) */
+/* recognizer_call.c: what SQL functions and servers find in a text, NULL where there is none (tests without a server) */
+extern void mw_analyses_find(MwSearch *q, const MwPolicy *policy);	/* analyzer.c */
 extern void (*mw_pii_functions) (MwSearch *q, const MwPolicy *policy);
 
 /* context.c */
@@ -127,11 +139,24 @@ extern struct MwContextWords *mw_context_make(MwPlan *plan);
 extern bool mw_context_near(MwSearch *q, const MwPlanRec *pr, int rec, int from, int to);
 /* Take those out of a set whose words are not before a number or word, s[at..end) */
 extern void mw_context_filter(MwSearch *q, MwRecSet *set, int at, int end);
-/* Whether words can stand right before a place at all, which they cannot inside a chain of numbers */
-extern bool mw_context_possible(const MwSearch *q, int at);
+
+/* Whether a number stands behind another one, so that no word can stand right before it */
+static inline bool
+mw_context_in_chain(const MwSearch *q, int at)
+{
+	const char *s = q->s;
+
+	if (at == 0 || (at < MW_CONTEXT_BYTES && q->label))
+		return false;
+	return (unsigned char) (s[at - 1] - '0') < 10 ||
+		(at > 1 && (unsigned char) (s[at - 2] - '0') < 10 && (unsigned char) ((s[at - 1] | 0x20) - 'a') >= 26);
+}
 
 /* overlap.c: spans in order and apart; returns how many are left */
 extern int	mw_spans_settle(MwSpan *spans, int n);
+
+/* repeat.c: what was found by its context, where it stands without; true where that added spans, settled again */
+extern bool mw_spans_repeat(MwFound *f, const char *s, int len);
 
 /*
  * pii_view.c: the text with full-width letters and digits, digits of other

@@ -185,3 +185,20 @@ mw_failure_raise(const MwFailure *f)
 			 f->hint ? errhint("%s", f->hint) : 0));
 	pg_unreachable();
 }
+
+/* mw_call_end lets a run end with a text of the tenant's. */
+void
+mw_call_end(MwCall *call, const char *text, const char *ended_by)
+{
+	MwAnswer   *end = MemoryContextAllocZero(call->cxt, sizeof(MwAnswer));
+
+	if (call->answer == NULL)
+		call->cache = MW_CACHE_OFF;
+	else
+		end->usage = call->answer->usage;
+	end->text = MemoryContextStrdup(call->cxt, text);
+	end->len = strlen(text);
+	end->finish = "stop";
+	call->answer = end;
+	call->ended_by = ended_by;
+}

@@ -25,7 +25,7 @@ adopt(MwCall *call, int i)
 {
 	const MwChoice *c = &call->choices[i];
 
-	call->call_no += i - call->chosen;
+	mw_call_number(call, call->call_no + i - call->chosen);
 	call->chosen = i;
 	call->model = c->model;
 	call->model_name = c->model_name;

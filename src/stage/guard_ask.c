@@ -59,7 +59,11 @@ ask_model(MwCall *call, const MwGuard *g, const char *s, int len)
 
 	/* the same run and caller; all that a call finds out by itself is its own */
 	*inner = *call;
-	inner->call_no = call->call_no++;
+	/* an input's comes before the call, an output's after it */
+	if (call->reply == NULL)
+		mw_call_number(call, call->call_no + 1);
+	else
+		mw_call_number(inner, *call->last_no + 1);
 	inner->purpose = "guard";
 	inner->model = g->model;
 	m[0].role = "system";

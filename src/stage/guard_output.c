@@ -318,7 +318,7 @@ mw_guard_output(MwCall *call)
 	if (v.nhits > 0)
 	{
 		mw_guard_count(policy, MW_FROM_OUTPUT, &v);
-		if (v.verdict == MW_GUARD_BLOCK)
+		if (v.verdict == MW_GUARD_BLOCK && !mw_guard_ends(call))
 			refuse(call, &v, &o);
 		if (v.verdict == MW_GUARD_LOG && !call->guard_logged)
 		{

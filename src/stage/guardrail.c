@@ -2,12 +2,16 @@
  * guardrail.c - the stage: what of a call is judged, and what a verdict does.
  *
  * Judged is what the caller gave: user, assistant and tool messages.  System
- * text is the operator's and never judged.  A document that mw_wrap_document
+ * text is the operator's and never judged, and what a model said in a thread is
+ * judged once, when it says it: an answer that quotes an attack must not have
+ * every later turn refused.  A document that mw_wrap_document
  * wrapped is judged by itself, against the threshold of documents, and what
  * stands around it as the user's.  First what the text alone decides (judge.c),
  * then functions and models (guard_ask.c), which are asked of nothing that is
- * refused already.  User texts are wrapped as data.  On the way back the answer
- * is judged too (guard_output.c), a hit's like a new one.
+ * refused already.  User texts are wrapped as data, in a helper's prompt that part
+ * alone which quotes the conversation.  On the way back the answer loses
+ * what it repeats of those tags, and is judged too (guard_output.c), a hit's
+ * like a new one.
  *
  * An error names the guard, its category and where it matched, never the text.
  */
@@ -68,7 +72,7 @@ wrap_message(MwMessage *m)
 static bool
 is_judged(const MwMessage *m)
 {
-	return m->from_caller && strcmp(m->role, "system") != 0 && strcmp(m->role, "developer") != 0;
+	return m->from_caller && !m->developers && !m->answered && strcmp(m->role, "system") != 0 && strcmp(m->role, "developer") != 0;
 }
 
 /* ---------- judging a message ---------- */
@@ -215,9 +219,46 @@ refuse(MwCall *call, const Judged *j)
 					 g->own ? ", " : "", g->own ? quote_literal_cstr(call->tenant) : "")));
 }
 
+bool
+mw_guard_ends(MwCall *call)
+{
+	if (call->policy->guardrail_end == NULL || call->run != NULL)
+		return false;
+	mw_call_end(call, call->policy->guardrail_end, "guardrail");
+	return true;
+}
+
+/* Messages that came in pieces are whole again */
+static void
+join_pieces(MwCall *call)
+{
+	int			n = 0;
+
+	for (int i = 0; i < call->nmessages; i++)
+	{
+		MwMessage  *m = &call->messages[i];
+		MwMessage  *whole;
+		char	   *text;
+
+		if (!m->joins)
+		{
+			call->messages[n++] = *m;
+			continue;
+		}
+		whole = &call->messages[n - 1];
+		text = palloc(whole->len + m->len + 1);
+		memcpy(text, whole->text, whole->len);
+		memcpy(text + whole->len, m->text, m->len);
+		text[whole->len + m->len] = '\0';
+		whole->text = text;
+		whole->len += m->len;
+	}
+	call->nmessages = n;
+}
+
 /*
- * Judge and wrap all messages; a block is an error where it is to be raised.
- * *worst receives the worst of them.
+ * Judge and wrap all messages; a block is an error, or the run's end, where it
+ * is to be raised.  *worst receives the worst of them.
  */
 static void
 guard_all(MwCall *call, bool raise, Judged *worst)
@@ -236,7 +277,11 @@ guard_all(MwCall *call, bool raise, Judged *worst)
 		if (j.v.verdict > worst->v.verdict || (j.v.verdict == worst->v.verdict && j.v.score > worst->v.score))
 			*worst = j;
 		if (j.v.verdict == MW_GUARD_BLOCK && raise)
+		{
+			if (mw_guard_ends(call))
+				return;
 			refuse(call, &j);
+		}
 		if (j.v.verdict == MW_GUARD_LOG && !call->guard_logged)
 		{
 			const MwGuard *g = heaviest(&j.v)->guard;
@@ -255,18 +300,24 @@ guard_all(MwCall *call, bool raise, Judged *worst)
 void
 mw_guardrail_run(MwCall *call)
 {
-	if (call->guardrail)
-	{
-		MemoryContext old = MemoryContextSwitchTo(call->cxt);
-		Judged		worst;
+	MemoryContext old = MemoryContextSwitchTo(call->cxt);
+	Judged		worst;
 
+	if (call->guardrail)
 		guard_all(call, true, &worst);
-		MemoryContextSwitchTo(old);
-	}
+	join_pieces(call);
+	MemoryContextSwitchTo(old);
+	if (call->ended_by != NULL)
+		return;
 	mw_fault("guard");
 	mw_next(call);
-	if (call->guardrail)
-		mw_guard_output(call);
+	if (!call->guardrail)
+		return;
+	MemoryContextSwitchTo(call->cxt);
+	if (call->answer != NULL && call->answer->text != NULL)
+		call->answer->text = mw_guard_unwrap(call->answer->text, call->answer->len, &call->answer->len);
+	MemoryContextSwitchTo(old);
+	mw_guard_output(call);
 }
 
 /* ---------- explaining ---------- */
@@ -354,6 +405,7 @@ mw_guardrail_explain(MwCall *call, MwExplain *out)
 		out->verdict = verdicts[worst.v.verdict];
 		out->stop = worst.v.verdict == MW_GUARD_BLOCK;
 	}
+	join_pieces(call);
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	mw_verdict_push(&st, &worst.v, worst.s, worst.part, worst.partlen);

@@ -108,6 +108,9 @@ extern void mw_guard_ask(MwCall *call, MwGuardSource source, const char *s, int 
 extern void mw_guard_stats_init(void);	/* while preloading */
 extern void mw_guard_count(const MwPolicy *policy, MwGuardSource source, const MwVerdict *v);
 
+/* guardrail.c: where the tenant's on_guardrail says so, the run ends with its text, and nothing is raised.  An agent's run ends by itself (src/agent/run.c). */
+extern bool mw_guard_ends(MwCall *call);
+
 /* ---------- guard_output.c: what a model said ---------- */
 
 extern void mw_guard_output(MwCall *call);
@@ -116,6 +119,9 @@ extern void mw_guard_output(MwCall *call);
 
 /* <user_input>\n…\n</user_input>, with every look-alike of the tag inside neutralised */
 extern char *mw_guard_wrap(const char *s, int len, int *newlen);
+
+/* An answer without the tags of mw_guard_wrap that the model has repeated */
+extern char *mw_guard_unwrap(char *s, int len, int *newlen);
 /* <document_NONCE source="…">\n…\n</document_NONCE>: the nonce is a keyed hash, so equal texts stay equal */
 extern char *mw_document_wrap(const char *s, int len, const char *source, int *newlen);
 /* The next document that mw wrapped at or after *at: its text's bounds; *at moves behind it */

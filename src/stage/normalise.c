@@ -299,7 +299,7 @@ all_ascii(const char *s, int len)
 		MwBlock		blk;
 
 		mw_block_load(&blk, s + at, len - at);
-		if (mw_block_high(&blk))
+		if (mw_block_any_high(&blk))
 			return false;
 	}
 	return true;

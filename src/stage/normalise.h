@@ -29,9 +29,10 @@ extern void mw_normalise(const char *s, int len, MwView *out);
 #define MW_HINT_LEET	0x02	/* digits and marks inside words */
 #define MW_HINT_PERCENT	0x04
 #define MW_HINT_ENTITY	0x08
-#define MW_HINT_SOLID	0x10	/* a long run without a blank: base64, hexadecimal */
+#define MW_HINT_SOLID	0x10	/* a long run without a blank: base64, base32, hexadecimal */
 #define MW_HINT_NUMBERS	0x20	/* character codes, decimal */
 #define MW_HINT_CAMEL	0x40	/* WordsWithoutBlanks */
+#define MW_HINT_BACKSLASH 0x80	/* \\u0069 */
 
 /* an encoded piece shorter than this says nothing ("ignore rules" is 16 in base64) */
 #define MW_PIECE_MIN	16
@@ -42,10 +43,10 @@ extern int	mw_view_hints(const MwView *v);
 extern bool mw_view_joined(const MwView *v, MwView *out);
 extern bool mw_view_parted(const MwView *v, MwView *out);
 extern bool mw_view_leet(const MwView *v, MwView *out);
-extern bool mw_view_unescaped(const MwView *v, MwView *out);	/* percent and entities */
+extern bool mw_view_unescaped(const MwView *v, MwView *out);	/* percent, entities, backslashes */
 extern bool mw_view_rot13(const MwView *v, MwView *out);
 extern bool mw_view_reversed(const MwView *v, MwView *out);
-/* The next encoded piece at or after *at that decodes to text; the view's map points at the whole piece. */
+/* pieces.c: the next encoded piece at or after *at that decodes to text; the view's map points at the whole piece. */
 extern bool mw_view_decoded(const MwView *v, int *at, MwView *out);
 
 /* One character folded as the view folds it (for the wrapper): 0 where it is a format character. */

@@ -53,6 +53,7 @@ settle_heap(MwSpan *h, int n)
 	bool		taken[MW_OVERLAP_MAX] = {0};
 	MwSpan		won[MW_OVERLAP_MAX];
 	int			nwon = 0;
+	bool		lost;
 	int			i,
 				k;
 
@@ -83,19 +84,17 @@ settle_heap(MwSpan *h, int n)
 		if (best < 0)
 			break;
 		taken[best] = true;
+		lost = false;
 		for (k = 0; k < nwon; k++)
-			if (h[best].from < won[k].to && won[k].from < h[best].to)
-				break;
-		if (k == nwon)
-			won[nwon++] = h[best];
-		else
 		{
-			/* a loser: the one that beat it covers what it covered, up to the next winner */
+			/* a loser: those that beat it cover what it covered, each up to the next winner */
 			int			from = h[best].from;
 			int			to = h[best].to;
-			int			j;
 
-			for (j = 0; j < nwon; j++)
+			if (from >= won[k].to || to <= won[k].from)
+				continue;
+			lost = true;
+			for (int j = 0; j < nwon; j++)
 			{
 				if (j == k)
 					continue;
@@ -107,6 +106,8 @@ settle_heap(MwSpan *h, int n)
 			won[k].from = Min(won[k].from, from);
 			won[k].to = Max(won[k].to, to);
 		}
+		if (!lost)
+			won[nwon++] = h[best];
 	}
 	memcpy(h, won, sizeof(MwSpan) * nwon);
 	if (nwon > 1)

@@ -137,6 +137,7 @@ static int
 add_entry(MwPiiMap *map, MwPiiType *t, int number, const char *value, int len, uint32 hash)
 {
 	MwPiiEntry *e;
+	int			i;
 
 	if (map->n == map->cap)
 	{
@@ -188,8 +189,15 @@ add_entry(MwPiiMap *map, MwPiiType *t, int number, const char *value, int len, u
 		*p = '\0';
 	}
 	e->hash = hash;
-	t->numbers[t->n] = number;
-	t->entries[t->n++] = map->n;
+	e->used = false;
+	/* in order of their numbers, which nearly always come so */
+	for (i = t->n++; i > 0 && t->numbers[i - 1] > number; i--)
+	{
+		t->numbers[i] = t->numbers[i - 1];
+		t->entries[i] = t->entries[i - 1];
+	}
+	t->numbers[i] = number;
+	t->entries[i] = map->n;
 	map->n++;
 
 	if (map->n >= MW_INDEX_FROM)
@@ -228,19 +236,61 @@ find_entry(const MwPiiMap *map, const MwPiiType *t, const char *value, int len, 
 	return -1;
 }
 
-/* mw_pii_entry finds the entry of a value or makes it under the next free number. */
+static uint32
+hash_of(const MwPiiType *t, const char *value, int len)
+{
+	return hash_bytes((const unsigned char *) value, len) ^ (uint32) t->len * 0x9e3779b9u ^ (unsigned char) t->name[0];
+}
+
+/* mw_pii_entry finds the entry of a value or makes it, under the number of an earlier turn or the next free one. */
 int
 mw_pii_entry(MwPiiMap *map, const char *type, const char *value, int len)
 {
 	MwPiiType  *t = get_type(map, type, strlen(type), true);
-	uint32		hash = hash_bytes((const unsigned char *) value, len) ^ (uint32) t->len * 0x9e3779b9u ^ (unsigned char) type[0];
+	uint32		hash = hash_of(t, value, len);
 	int			entry = find_entry(map, t, value, len, hash);
 
-	if (entry >= 0)
-		return entry;
-	while (is_reserved(t, t->next))
-		t->next = t->next < 64 ? t->next + 1 : t->top + 1;
-	return add_entry(map, t, t->next++, value, len, hash);
+	if (entry < 0)
+	{
+		int			number = map->earlier ? map->earlier->number_of(map, type, value, len) : -1;
+
+		if (number < 0)
+		{
+			while (is_reserved(t, t->next))
+				t->next = t->next < 64 ? t->next + 1 : t->top + 1;
+			number = t->next++;
+		}
+		entry = add_entry(map, t, number, value, len, hash);
+	}
+	map->entries[entry].used = true;
+	return entry;
+}
+
+/* mw_pii_issued enters what an earlier turn issued; without its value the number is only used up. */
+void
+mw_pii_issued(MwPiiMap *map, const char *type, int number, const char *value, int len)
+{
+	MwPiiType  *t = get_type(map, type, strlen(type), true);
+
+	reserve(map, type, t->len, number);
+	if (value)
+		(void) add_entry(map, t, number, value, len, hash_of(t, value, len));
+}
+
+/* mw_pii_typed lists the numbers that are out of use and were issued to nobody, per type: those below 64, and the largest. */
+int
+mw_pii_typed(const MwPiiMap *map, int type, const char **name, int *numbers)
+{
+	const MwPiiType *t = &map->types[type];
+	int			n = 0;
+
+	*name = t->name;
+	for (int i = 0; i < 64; i++)
+		if ((t->low >> i) & 1)
+			numbers[n++] = i;
+	if (t->top >= 64)
+		numbers[n++] = t->top;
+	return n;
 }
 
 /* mw_pii_add enters a value under a placeholder that is given. */
@@ -250,24 +300,12 @@ mw_pii_add(MwPiiMap *map, const char *placeholder, int plen, const char *value, 
 	int			type_len,
 				number;
 	MwPiiType  *t;
-	int			i;
 
 	if (plen < 1 || placeholder[0] != '<' ||
 		mw_placeholder_read(placeholder, plen, &type_len, &number) != plen)
 		return false;
 	t = get_type(map, placeholder + 1, type_len, true);
 	(void) add_entry(map, t, number, value, len, 0);
-	/* keep the numbers in order: they come as somebody wrote them */
-	for (i = t->n - 1; i > 0 && t->numbers[i - 1] > t->numbers[i]; i--)
-	{
-		int			number_before = t->numbers[i - 1];
-		int			entry_before = t->entries[i - 1];
-
-		t->numbers[i - 1] = t->numbers[i];
-		t->entries[i - 1] = t->entries[i];
-		t->numbers[i] = number_before;
-		t->entries[i] = entry_before;
-	}
 	return true;
 }
 
@@ -290,6 +328,25 @@ entry_of(const MwPiiMap *map, const char *type, int type_len, int number, const 
 			hi = mid;
 	}
 	return *t && lo < (*t)->n && (*t)->numbers[lo] == number ? &map->entries[(*t)->entries[lo]] : NULL;
+}
+
+/* mw_pii_is_issued says whether a placeholder was issued, by this call or before it. */
+bool
+mw_pii_is_issued(const MwPiiMap *map, const char *type, int type_len, int number)
+{
+	const MwPiiType *t;
+
+	return entry_of(map, type, type_len, number, &t) != NULL ||
+		(map->earlier && map->earlier->issued(map, type, type_len, number));
+}
+
+/* mw_pii_has_value says whether there is something to put back for a placeholder. */
+bool
+mw_pii_has_value(const MwPiiMap *map, const char *type, int type_len, int number)
+{
+	const MwPiiType *t;
+
+	return entry_of(map, type, type_len, number, &t) != NULL;
 }
 
 /* mw_restore_text puts the values back. */
@@ -353,7 +410,6 @@ mw_restorer_start(MwRestorer *r, const MwPiiMap *map)
 static int
 safe_end(const char *s, int len)
 {
-	int			stop = Max(0, len - HOLD_BYTES);
 	int			at = len;
 
 	/* in the last bytes, behind the last blank ... */
@@ -361,13 +417,13 @@ safe_end(const char *s, int len)
 		at--;
 	if (len - at >= HOLD_MAX)
 	{
-		at = stop;
+		at = len - HOLD_BYTES;
 		while (at > 0 && ((unsigned char) s[at] & 0xc0) == 0x80)
 			at--;
 		return at;
 	}
 	/* ... and not inside of brackets */
-	for (int i = at - 1; i >= stop; i--)
+	for (int i = at - 1; i >= Max(0, at - HOLD_BYTES); i--)
 	{
 		if (s[i] == '>')
 			break;

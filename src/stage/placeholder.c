@@ -200,6 +200,7 @@ mw_loose_next(MwLoose *l)
 			if (n > 0)
 			{
 				memcpy(l->strict, l->s + at, n);
+				l->strict[n] = '\0';
 				l->from = at;
 				l->to = l->at = at + n;
 				l->is_strict = true;

@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/numeric.h"
 
+#include "policy/admin.h"
 #include "policy/settings.h"
 #include "stage/guardrail.h"
 #include "stage/redact.h"
@@ -30,14 +31,6 @@ PG_FUNCTION_INFO_V1(mw_wrap_document);
 PG_FUNCTION_INFO_V1(mw_count_tokens);
 PG_FUNCTION_INFO_V1(mw_text);
 PG_FUNCTION_INFO_V1(mw_builtin_guard_rows);
-
-static const MwPolicy *
-policy_of(FunctionCallInfo fcinfo, int arg)
-{
-	if (PG_ARGISNULL(arg))
-		return mw_policy_default();
-	return mw_policy_get(text_to_cstring(PG_GETARG_TEXT_PP(arg)));
-}
 
 /* ---------- mw_guard ---------- */
 
@@ -61,7 +54,7 @@ mw_guard(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	policy = policy_of(fcinfo, 1);
+	policy = mw_arg_policy(fcinfo, 1);
 	if (!PG_ARGISNULL(2))
 	{
 		char	   *named;

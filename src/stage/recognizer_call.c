@@ -94,7 +94,7 @@ ask(MwSearch *q, const MwRecognizer *rec)
 	}
 }
 
-/* Ask the functions of a policy. */
+/* Ask the functions of a policy, then the servers. */
 static void
 ask_all(MwSearch *q, const MwPolicy *policy)
 {
@@ -105,6 +105,7 @@ ask_all(MwSearch *q, const MwPolicy *policy)
 		if (rec->function != NULL && (!rec->on_demand || rec->demanded))
 			ask(q, rec);
 	}
+	mw_analyses_find(q, policy);
 }
 
 /* mw_recognizers_init lets them be asked. */

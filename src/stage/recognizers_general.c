@@ -10,10 +10,10 @@
 #define TEL_WORD \
 	"(?:" \
 	"\\b(?:(?:tele)?(?:ph|f)one?(?:s|n[oa]| ?number| ?num)?\\b|tel(?:efon|\\b|ef\\w*)|tlf\\b|mobil[ei]?\\w*|cell?(?:ular\\w*)?\\b" \
-	"|portable\\b|handy\\b|num[eé]r[oa]? (?:de |di )?t[eé]l|fax\\b|sms\\b|whatsapp\\b|hotline\\b|puhelin\\w*|gsm\\b|rufnummer\\b" \
+	"|portable\\b|handy\\b|num[eé]r[oa]? (?:de |di )?t[eé]l|fax\\b|sms\\b|whatsapp\\b|hotline\\b|(?:nomor|no\\.?) ?(?:hp|wa|telp?(?:on|epon)?)\\b|\\bhp(?= ?:)|s[đd]t\\b|puhelin\\w*|gsm\\b|rufnummer\\b" \
 	"|(?:my|his|her|our|your|their|contact|emergency|home|work|office) (?:number|no\\.?|line)\\b" \
 	"|(?:call|ring|dial|text|reach)\\b(?: (?:me|us|him|her|them))?(?: (?:at|on|back)){0,2}|t[eé]l|m[oó]vil|celular)" \
-	"|(?=[^\\x00-\\x7f])(?:телефон|тел\\b|тел\\.|моб|факс|звоните|電話|携帯|ファックス|手机|手機|电话|號碼|传真|联系方式|전화|휴대폰|연락처|هاتف|جوال|फ़?ोन|मोबाइल|โทร|טלפון|נייד|τηλ)" \
+	"|(?=[^\\x00-\\x7f])(?:điện thoại|телефон|тел\\b|тел\\.|моб|факс|звоните|電話|携帯|ファックス|手机|手機|电话|號碼|传真|联系方式|전화|휴대폰|연락처|هاتف|جوال|फ़?ोन|मोबाइल|โทร|טלפון|נייד|τηλ)" \
 	")[^0-9\\n]{0,16}$"
 #define SSN_WORD \
 	"(?:\\bssn?\\b|\\bsoc(?:ial)?\\.? ?sec(?:urity)?\\b|\\bseguro social\\b|\\bsocial insurance\\b)[^0-9\\n]{0,24}$"
@@ -35,9 +35,9 @@ static const MwRecognizer recs[] =
 		"@(?:[\\p{Latin}\\p{Cyrillic}\\p{Greek}0-9](?:[\\p{Latin}\\p{Cyrillic}\\p{Greek}0-9-]{0,61}[\\p{Latin}\\p{Cyrillic}\\p{Greek}0-9])?\\.){1,8}"
 		"[\\p{Latin}\\p{Cyrillic}\\p{Greek}]{2,24}" MAIL_END,
 		"email", NULL, 90),
-	/* and of alphabets whose words have no blanks between them: only between marks */
+	/* and of alphabets whose words have no blanks between them: only between marks, and without Latin letters before the @, which are an address by themselves */
 	REC("EMAIL", "at high",
-		"(?<=[\\s<>\"'(:：,;；，])[\\p{L}\\p{M}\\p{N}_%+-](?:\\.?[\\p{L}\\p{M}\\p{N}_%+-]){0,63}"
+		"(?<![^\\s<>\"'(:：,;；，])(?:(?:\\.(?!@))?(?![A-Za-z])[\\p{L}\\p{M}\\p{N}_%+-]){1,64}"
 		"@(?:[\\p{L}\\p{N}](?:[\\p{L}\\p{M}\\p{N}-]{0,61}[\\p{L}\\p{M}\\p{N}])?[.。]){1,8}"
 		"(?:[\\p{L}\\p{M}]{2,24}|xn--[A-Za-z0-9-]{2,58})(?=[\\s<>\"'),;；，。.]|$)",
 		"email", NULL, 89),

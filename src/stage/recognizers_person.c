@@ -7,7 +7,7 @@
 	"=born|dob|d o b|date of birth|dateofbirth|birth date|birthdate|birthday|born on|birth|geboren|geb|geburtsdatum|geburtstag" \
 	"|né le|née le|né|née|date de naissance|naissance|nacimiento|fecha de nacimiento|nacido|nacida|nacido el|nascimento|data de nascimento|nascido|nascida|nato|nata|nato il|nata il|data di nascita|nascita" \
 	"|geboortedatum|fødselsdato|født|födelsedatum|född|syntymäaika|syntynyt|data urodzenia|urodzony|urodzona|ur|datum narození|narozen|doğum tarihi|doğum|ημερομηνία γέννησης" \
-	"|дата рождения|Дата рождения|родился|родилась|дата народження|生年月日|出生日期|出生|生日|誕生日|생년월일|생일|تاريخ الميلاد|जन्म तिथि|วันเกิด|ngày sinh|tanggal lahir|תאריך לידה"
+	"|дата рождения|Дата рождения|родился|родилась|дата народження|生年月日|出生日期|出生|生于|生於|生日|誕生日|생년월일|생일|تاريخ الميلاد|जन्म तिथि|วันเกิด|ngày sinh|tanggal lahir|תאריך לידה"
 
 #define PASSPORT_WORDS \
 	"=passport|passports|passport no|passport number|passportno|reisepass|reisepassnummer|pass nr|passnummer|passeport|pasaporte|passaporto|passaporte|paspoort|paspoortnummer|pas nr|passi|paszport|paszportu|útlevél|pașaport|pasaport" \
@@ -50,6 +50,10 @@ static const MwRecognizer recs[] =
 	REC("PASSPORT", "run len=6-10",
 		L "(?:[A-Z]{1,3}[0-9]{5,8}|[0-9]{7,9}|[A-Z][0-9A-Z]{7,8}|[0-9]{2}[A-Z]{2}[0-9]{5})" R,
 		"paper", PASSPORT_WORDS, 46),
+	/* nine of Germany's: no vowels, so it may be nearly all letters */
+	REC("PASSPORT", "word len=9 first=a",
+		L "[CFGHJKLMNPRTVWXYZ][CFGHJKLMNPRTVWXYZ0-9]{8}" R,
+		NULL, PASSPORT_WORDS, 46),
 	REC("PASSPORT", "number len=2,4 sep=~ two=2,6",
 		L "[0-9]{2} ?[0-9]{2} (?:№ ?)?[0-9]{6}" R,
 		NULL, PASSPORT_WORDS, 46),

@@ -10,6 +10,14 @@
 #define KL	"(?<![A-Za-z0-9])"
 #define KR	"(?![A-Za-z0-9])"
 #define W	"[A-Za-z0-9_-]"
+#define UUID "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+/*
+ * Where a word for a secret begins inside a name, and that it ends there: apiKey and api_key_2, but no monkey and no
+ * keyboard.  Without a mark or a capital letter only behind what it is often written together with.
+ */
+#define WITHIN(capital, often) "(?:(?<![a-z])|(?-i:(?<=[a-z0-9])(?=" capital "))|(?<=" often "))"
+#define ENDS	"(?:(?![a-z])|(?-i:(?<=[a-z])(?=[A-Z])))"
 
 /* a value behind a name: quoted, or up to a blank */
 #define ASSIGN	"[\"'`\\])]{0,2}\\s{0,4}(?::=|=>|==?|:)\\s{0,4}"
@@ -37,6 +45,13 @@ static const MwRecognizer recs[] =
 		"|eyJrIjoi[A-Za-z0-9+/=]{60,400}|sntry[su]_[A-Za-z0-9+/=_-]{40,300}|CFPAT-" W "{43}|ATATT3[A-Za-z0-9_=-]{150,250}|ATBB[A-Za-z0-9]{24,40}|AGE-SECRET-KEY-1[A-Z0-9]{58}|ops_eyJ[A-Za-z0-9+/=]{200,1000}"
 		"|sl\\.(?:B\\.)?" W "{60,1400}|live_[A-Za-z0-9]{35}|sq0(?:atp|csp|idp)-" W "{22,43}|EAAA[A-Za-z0-9+=_-]{60}|rzp_(?:live|test)_[A-Za-z0-9]{14})(?!" W ")",
 		NULL, NULL, 88),
+	REC("API_KEY", "key start=pat-,pat,dapi,sbp_,sb_secret_,pscale_,phc_,phx_,ddp_,re_,vercel_,fo1_,fm1_,fm2_,bkua_,sgp_,LTAI,AKID,CCIPAT_,CCIPRJ_,nfp_,jina_,fw_,csk-,tskey-,glc_,ATCTT3,HRKU-,EZAK,EZTK,xkeysib-,xsmtpsib-,GOCSPX-",
+		KL "(?:pat-(?:na|eu|ap)[0-9]-" UUID "|pat[A-Za-z0-9]{14}\\.[0-9a-f]{64}|dapi[0-9a-f]{32}(?:-[0-9])?|sbp_[0-9a-f]{40}|sb_secret_" W "{20,60}|pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,64}"
+		"|ph[cx]_[A-Za-z0-9]{40,60}|ddp_[A-Za-z0-9]{36}|re_[A-Za-z0-9]{8}_[A-Za-z0-9]{20,32}|vercel_blob_rw_[A-Za-z0-9]{16}_[A-Za-z0-9]{30}|fo1_" W "{43}|fm[12]_[A-Za-z0-9+/=_-]{80,1000}|bkua_[0-9a-f]{40}"
+		"|sgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}|LTAI[A-Za-z0-9]{12,24}|AKID[A-Za-z0-9]{32}|CCIP(?:AT|RJ)_[A-Za-z0-9]{22}_[0-9a-f]{40}|nfp_[A-Za-z0-9]{36,40}|jina_[A-Za-z0-9_]{56,64}|fw_[A-Za-z0-9]{24}"
+		"|csk-[A-Za-z0-9]{48}|tskey-[a-z]{2,10}-[A-Za-z0-9]{10,30}-[A-Za-z0-9]{20,60}|glc_eyJ[A-Za-z0-9+/=]{40,400}|ATCTT3[A-Za-z0-9_=-]{150,250}|HRKU-(?:AA" W "{56,62}|" UUID ")|EZ[AT]K[A-Za-z0-9]{54}"
+		"|x(?:key|smtp)sib-[0-9a-f]{64}-[A-Za-z0-9]{16}|GOCSPX-" W "{28})(?!" W ")",
+		NULL, NULL, 88),
 	/* a bot of Telegram: a number, a colon, 35 characters */
 	REC("API_KEY", "number len=8-10 sep=_",
 		KL "[0-9]{8,10}:AA" W "{33}(?!" W ")", NULL, NULL, 88),
@@ -54,7 +69,8 @@ static const MwRecognizer recs[] =
 		"token", NULL, 87),
 	/* named keys of anybody: api_key = "...", X-Auth-Token: ... */
 	REC("API_KEY", "named min=14",
-		"(?i)[a-z0-9_.-]{0,32}(?:key|token|secret|credential|auth)[a-z0-9_.-]{0,16}" ASSIGN "(?:(?:bearer|basic|token|apikey)\\s{1,2})?(?:\\\\?[\"'`]|b[\"'])?\\K[A-Za-z0-9_+/.=~-]{16,512}(?![A-Za-z0-9_+/=~-])",
+		"(?i)[a-z0-9_.-]{0,32}(?:" WITHIN("K", "api|app|web|ssh|gpg|aws|auth|pass|user|hmac|admin|access|secret|master|shared|client|deploy|private|account|signing|service|storage|session|license|licence|consumer|encryption|subscription") "key(?:s|id)?"
+		"|token(?:id)?|secrets?|credentials?|" WITHIN("A", "o|http|basic|proxy") "auth(?:orization|entication)?)" ENDS "[a-z0-9_.-]{0,16}" ASSIGN "(?:(?:bearer|basic|token|apikey)\\s{1,2})?(?:\\\\?[\"'`]|b[\"'])?\\K[A-Za-z0-9_+/.=~-]{16,512}(?![A-Za-z0-9_+/=~-])",
 		"token", NULL, 66),
 	REC("API_KEY", "run len=16-63",
 		"[A-Za-z0-9_+/.~-]{16,512}={0,2}(?![A-Za-z0-9_+/=~-])",
@@ -71,9 +87,16 @@ static const MwRecognizer recs[] =
 	REC("PRIVATE_KEY", "named start=PuTTY",
 		"PuTTY-User-Key-File-[0-9]: [\\s\\S]{20,16000}?Private-MAC: [0-9a-f]{40,64}" KR, NULL, NULL, 96),
 
+	/* what opens a wallet: a key for export, and one that all others follow from */
+	REC("PRIVATE_KEY", "word len=51-52 first=5a",
+		L "[5KL][1-9A-HJ-NP-Za-km-z]{50,51}" R, "wif", NULL, 96),
+	REC("PRIVATE_KEY", "key start=xprv,yprv,zprv,tprv",
+		KL "[xyzt]prv[1-9A-HJ-NP-Za-km-z]{107}" KR, NULL, NULL, 96),
+
 	/* password = hunter2, "pwd": "...", PGPASSWORD=...: what stands behind the name */
 	REC("PASSWORD", "named",
-		"(?i)[a-z0-9_.-]{0,32}(?:pass(?:w(?:or)?d|wort|phrase|code|e)?|pwd|pw|kennwort|contrase(?:ñ|n)a|clave|senha|mot de passe)[a-z0-9_.-]{0,12}" ASSIGN
+		"(?i)[a-z0-9_.-]{0,32}(?:pass(?:w(?:or)?d|wort|phrase|code)|" WITHIN("P", "db|my|pg|ftp|sql|key|user|root|smtp|mail|http|sudo|admin|store|proxy|login") "(?:passe?|pw)" ENDS
+		"|pwd|kennwort|contrase(?:ñ|n)a|(?<![a-z])clave|senha|mot de passe)[a-z0-9_.-]{0,12}" ASSIGN
 		"(?:\\\\?\"\\K[^\"\\\\\\r\\n]{3,128}(?=\\\\?\")|'\\K[^'\\r\\n]{3,128}(?=')|`\\K[^`\\r\\n]{3,128}(?=`)|\\K[^\\s\"'`<>(){}\\[\\],;&|]{3,128})",
 		"password", NULL, 67),
 	REC("PASSWORD", "run len=4-63",

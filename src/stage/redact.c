@@ -7,6 +7,14 @@
  * value in the first one.  Values go into call->map, which dies with the call;
  * call/result.c restores from it, last of all.
  *
+ * Where a server finds types (analyzer.c) the first pass collects the texts that the
+ * second will search, so that it is asked once.
+ *
+ * Where the session keeps a thread the map begins with what its earlier turns
+ * issued, and what is new is stored (pii_session.c).  What comes in after a
+ * placeholder was issued may hold it literally: that is a value of its own
+ * (redact_text.c), unless it stands in a thread, which was redacted when it came in.
+ *
  * Of a message in JSON every string leaf is redacted, keys too, and numbers
  * that are somebody's number; what makes it a message (role, ids, names of
  * tools and parts) is left alone.  Tools and the model's parameters leave for
@@ -29,9 +37,18 @@
 
 typedef struct LeafArg
 {
-	const MwPolicy *policy;		/* NULL: reserve only */
+	const MwPolicy *policy;		/* NULL: the first pass */
 	MwPiiMap   *map;
+	struct MwAnalyses *ask;		/* first pass: whom to give the text to, NULL for nobody */
 } LeafArg;
+
+static void
+reserve(LeafArg *la, char *s, int len)
+{
+	mw_pii_reserve(la->map, s, len);
+	if (la->ask)
+		mw_analyses_text(la->ask, pnstrdup(s, len), len);
+}
 
 static bool
 one_of(const char *s, const char *const *names)
@@ -132,7 +149,7 @@ leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 		return s;
 	if (la->policy == NULL)
 	{
-		mw_pii_reserve(la->map, s, len);
+		reserve(la, s, len);
 		return s;
 	}
 	if (place->is_number)
@@ -141,7 +158,7 @@ leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 		int			n;
 
 		/* a number is replaced as a whole or not at all: 4242424242424242, never the 4242 of 4242.5 */
-		sp = mw_pii_find(la->policy, s, len, label, &n);
+		sp = mw_pii_find_with(la->policy, la->map->analyses, s, len, label, &n);
 		if (n != 1 || sp[0].from != 0 || sp[0].to != len)
 			return s;
 	}
@@ -161,7 +178,7 @@ schema_leaf(char *s, int len, int *newlen, const MwJsonPlace *pl, void *arg)
 		return s;
 	if (la->policy == NULL)
 	{
-		mw_pii_reserve(la->map, s, len);
+		reserve(la, s, len);
 		return s;
 	}
 	return mw_redact_text(la->policy, la->map, s, len, NULL, newlen, NULL, NULL);
@@ -169,30 +186,30 @@ schema_leaf(char *s, int len, int *newlen, const MwJsonPlace *pl, void *arg)
 
 /* One pass over tools or parameters */
 static Jsonb *
-redact_schema(const MwPolicy *policy, MwPiiMap *map, Jsonb *json)
+redact_schema(const MwPolicy *policy, MwPiiMap *map, struct MwAnalyses *ask, Jsonb *json)
 {
-	LeafArg		la = {policy, map};
+	LeafArg		la = {policy, map, ask};
 
 	return json == NULL ? NULL : mw_json_map(json, MW_JSON_KEYS, schema_leaf, &la);
 }
 
-/* mw_pii_reserve_message is the first pass over a message. */
-void
-mw_pii_reserve_message(MwPiiMap *map, MwMessage *msg)
+/* The first pass over a message */
+static void
+reserve_message(MwPiiMap *map, struct MwAnalyses *ask, MwMessage *msg)
 {
-	LeafArg		la = {NULL, map};
+	LeafArg		la = {NULL, map, ask};
 
 	if (msg->json)
 		(void) mw_json_map(msg->json, MW_JSON_KEYS, leaf, &la);
 	else if (msg->text)
-		mw_pii_reserve(map, msg->text, msg->len);
+		reserve(&la, msg->text, msg->len);
 }
 
-/* mw_redact_message is the second. */
-void
-mw_redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg)
+/* And the second */
+static void
+redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg)
 {
-	LeafArg		la = {policy, map};
+	LeafArg		la = {policy, map, NULL};
 
 	if (msg->json)
 		msg->json = mw_json_map(msg->json, MW_JSON_KEYS | MW_JSON_NUMBERS, leaf, &la);
@@ -235,26 +252,54 @@ refuse_files(const MwMessage *msg)
 
 /* ---------- the stage ---------- */
 
+/* Both passes over messages, and over tools and parameters where there are any */
+static void
+redact_texts(const MwPolicy *policy, MwPiiMap *map, MwMessage *messages, int n, Jsonb **tools, Jsonb **params,
+			 bool raw, MwInstant deadline, List **notices)
+{
+	struct MwAnalyses *ask = mw_policy_analyzes(policy) ? mw_analyses_start(CurrentMemoryContext) : NULL;
+	int			i;
+
+	/* messages that mw made itself may hold placeholders too, and none may be issued twice */
+	for (i = 0; i < n; i++)
+		reserve_message(map, messages[i].from_caller ? ask : NULL, &messages[i]);
+	if (tools)
+		(void) redact_schema(NULL, map, ask, *tools);
+	if (params)
+		(void) redact_schema(NULL, map, ask, *params);
+	if (policy->refuse_files)
+		for (i = 0; i < n; i++)
+			refuse_files(&messages[i]);
+	if (ask)
+		mw_analyses_ask(ask, policy, deadline, notices);
+	map->analyses = ask;
+	map->typed = raw && (map->n > 0 || map->earlier);
+	for (i = 0; i < n; i++)
+		if (messages[i].from_caller)
+			redact_message(policy, map, &messages[i]);
+	if (tools)
+		*tools = redact_schema(policy, map, NULL, *tools);
+	if (params)
+		*params = redact_schema(policy, map, NULL, *params);
+	map->analyses = NULL;		/* a map may outlive it */
+	map->typed = false;
+}
+
+/* mw_redact_messages redacts what a caller says, for whoever keeps it before it is sent. */
+void
+mw_redact_messages(const MwPolicy *policy, MwPiiMap *map, MwMessage *messages, int n, bool raw, MwInstant deadline, List **notices)
+{
+	redact_texts(policy, map, messages, n, NULL, NULL, raw, deadline, notices);
+}
+
 static void
 redact_all(MwCall *call)
 {
-	int			i;
-
 	if (call->map.cxt == NULL)
 		mw_pii_map_init(&call->map, call->cxt);
-	/* messages that mw made itself may hold placeholders too, and none may be issued twice */
-	for (i = 0; i < call->nmessages; i++)
-		mw_pii_reserve_message(&call->map, &call->messages[i]);
-	(void) redact_schema(NULL, &call->map, call->tools);
-	(void) redact_schema(NULL, &call->map, call->params);
-	if (call->policy->refuse_files)
-		for (i = 0; i < call->nmessages; i++)
-			refuse_files(&call->messages[i]);
-	for (i = 0; i < call->nmessages; i++)
-		if (call->messages[i].from_caller)
-			mw_redact_message(call->policy, &call->map, &call->messages[i]);
-	call->tools = redact_schema(call->policy, &call->map, call->tools);
-	call->params = redact_schema(call->policy, &call->map, call->params);
+	/* in a run the thread has been redacted when it came in, and the placeholders in it are ours */
+	redact_texts(call->policy, &call->map, call->messages, call->nmessages, &call->tools, &call->params,
+				 call->run == NULL, call->deadline, &call->notices);
 }
 
 /* mw_redact_run redacts what the caller gave and goes on. */
@@ -266,6 +311,7 @@ mw_redact_run(MwCall *call)
 		MemoryContext old = MemoryContextSwitchTo(call->cxt);
 
 		redact_all(call);
+		mw_pii_session_save(&call->map, call->policy);
 		MemoryContextSwitchTo(old);
 	}
 	mw_fault("redact");
@@ -338,8 +384,6 @@ mw_redact_explain(MwCall *call, MwExplain *out)
 		call->policy = without_block(policy, &blocks);
 		redact_all(call);
 		call->policy = policy;
-		if (call->map.n > 0)
-			out->verdict = "replace";
 	}
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
@@ -347,6 +391,10 @@ mw_redact_explain(MwCall *call, MwExplain *out)
 	{
 		const MwPiiEntry *e = &call->map.entries[i];
 
+		if (!e->used)
+			continue;
+		if (!out->stop)
+			out->verdict = "replace";
 		v.type = jbvString;
 		v.val.string.val = e->placeholder;
 		v.val.string.len = strlen(e->placeholder);

@@ -43,12 +43,48 @@ typedef struct MwSpan
  * none.  label: the key of the JSON member that it is the value of, or NULL.
  */
 extern MwSpan *mw_pii_find(const MwPolicy *policy, const char *s, int len, const char *label, int *nspans);
+/* The same; analyses: what servers said of this call's texts, or NULL */
+extern MwSpan *mw_pii_find_with(const MwPolicy *policy, const struct MwAnalyses *analyses, const char *s, int len,
+								const char *label, int *nspans);
 extern bool mw_policy_detects(const MwPolicy *policy);	/* whether there is any recogniser at all */
 
 /* pii_map.c: the entry of a value, made where it is new */
 extern int	mw_pii_entry(MwPiiMap *map, const char *type, const char *value, int len);
 /* and one whose placeholder is given (mw_restore); false where it is no placeholder */
 extern bool mw_pii_add(MwPiiMap *map, const char *placeholder, int plen, const char *value, int len);
+
+/* and one that an earlier turn issued; value NULL: it stands for nothing, but its number is used up */
+extern bool mw_pii_is_issued(const MwPiiMap *map, const char *type, int type_len, int number);
+extern bool mw_pii_has_value(const MwPiiMap *map, const char *type, int type_len, int number);
+extern void mw_pii_issued(MwPiiMap *map, const char *type, int number, const char *value, int len);
+/* The numbers of the map's i-th type that are out of use, at most MW_TYPED_MAX; returns how many */
+#define MW_TYPED_MAX	65
+extern int	mw_pii_typed(const MwPiiMap *map, int type, const char **name, int *numbers);
+
+/*
+ * pii_session.c: placeholders of a session.  Load before the first text of a turn is reserved, save before its request
+ * leaves, and again when there is more.  issues: new placeholders are given, so the session is locked until the transaction ends.  Raise MW101, MW001 (a key file that cannot be used), 25006 (something new in a read-only transaction).
+ */
+extern void mw_pii_session_load(MwPiiMap *map, const char *tenant, const char *session, bool issues);
+extern void mw_pii_session_save(MwPiiMap *map, const MwPolicy *policy);
+/*
+ * The first placeholder of a text that a later transaction cannot put a value to, palloc'd; NULL for none.
+ * erased: also one whose value was erased, which looks like a number that somebody typed.
+ */
+extern char *mw_pii_session_lost(const MwPiiMap *map, const char *s, int len, bool erased);
+
+/*
+ * analyzer.c: what Presidio analyzers find.  The texts of a call are collected and asked
+ * about in one request a server and language; a text that was not is asked about when it is searched.
+ */
+extern bool mw_policy_analyzes(const MwPolicy *policy); /* whether any recogniser asks a server */
+extern struct MwAnalyses *mw_analyses_start(MemoryContext cxt);
+extern void mw_analyses_text(struct MwAnalyses *analyses, const char *s, int len);	/* s must stay */
+/*
+ * Ask.  Raises MW402 where a server does not answer and a recogniser says "error"; else what was left out is
+ * told in *notices (of char *).  Raises MW001 and 42501 for a server that cannot be used, MW003.
+ */
+extern void mw_analyses_ask(struct MwAnalyses *analyses, const MwPolicy *policy, MwInstant deadline, List **notices);
 
 /* what a strategy puts in a value's place */
 extern char *mw_pii_masked(const char *type, const char *value, int len, int *newlen);
@@ -104,11 +140,13 @@ extern char *mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int 
 /* Replace the placeholders of this map, also where a model spelled them otherwise (counted in map->loose); s itself when none is there.  *missing (may be NULL): something that looks like one of ours but is not in the map. */
 extern char *mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing);
 
-/* one message, rewritten in place; the spans found, by type, are added to *counts (may be NULL) */
-extern void mw_redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg);
-extern void mw_pii_reserve_message(MwPiiMap *map, MwMessage *msg);
+/*
+ * redact.c: messages of the caller's (from_caller), rewritten in place: a placeholder that stands literally in any of them is
+ * never issued.  raw: nobody has seen a placeholder of this map yet who could name one.  What analyzers left out is told in *notices.
+ */
+extern void mw_redact_messages(const MwPolicy *policy, MwPiiMap *map, MwMessage *messages, int n, bool raw, MwInstant deadline, List **notices);
 
-/* recognizer_call.c: let SQL functions be asked; from _PG_init */
+/* recognizer_call.c: let SQL functions and servers be asked; from _PG_init */
 extern void mw_recognizers_init(void);
 /* compile the built-in patterns in the postmaster */
 extern void mw_redact_prewarm(void);

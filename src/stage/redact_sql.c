@@ -4,7 +4,8 @@
  * No preloading, no network, no tenant needed.  Without a tenant "types" and
  * "preset" say what is looked for; with one its own rules hold, and options can
  * only add to them.  Offsets are characters of the input, as SQL's substr counts
- * them.  Nothing here writes anything.
+ * them.  Nothing here writes anything, but for a session's placeholders where one
+ * is named.
  */
 #include "postgres.h"
 
@@ -13,24 +14,22 @@
 #include "miscadmin.h"
 #include "portability/instr_time.h"
 #include "utils/builtins.h"
+#include "utils/memutils.h"
 
+#include "policy/admin.h"
+#include "policy/watch.h"
 #include "stage/detect.h"
 #include "stage/redact.h"
+#include "util/clock.h"
 #include "util/json.h"
 #include "util/json_push.h"
 
 PG_FUNCTION_INFO_V1(mw_redact);
 PG_FUNCTION_INFO_V1(mw_restore);
+PG_FUNCTION_INFO_V1(mw_restore_session);
 PG_FUNCTION_INFO_V1(mw_test_recognizer);
+PG_FUNCTION_INFO_V1(mw_bench_redact);
 PG_FUNCTION_INFO_V1(mw_builtin_recognizer_rows);
-
-static const MwPolicy *
-policy_of(FunctionCallInfo fcinfo, int arg)
-{
-	if (PG_ARGISNULL(arg))
-		return mw_policy_default();
-	return mw_policy_get(text_to_cstring(PG_GETARG_TEXT_PP(arg)));
-}
 
 /* ---------- mw_redact ---------- */
 
@@ -66,7 +65,22 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 	return own;
 }
 
-/* mw_redact(input, tenant, options) */
+/* The map of a session's turn, whose tenant and name are given */
+static void
+load_session(FunctionCallInfo fcinfo, int tenant, int session, MwPiiMap *map, bool issues)
+{
+	char	   *name = PG_ARGISNULL(session) ? NULL : text_to_cstring(PG_GETARG_TEXT_PP(session));
+
+	if (PG_ARGISNULL(tenant) || name == NULL || name[0] == '\0' || strlen(name) > MW_SESSION_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("a session has a tenant and a name"),
+				 errdetail("Both are given, and the name has 1 to %d bytes.", MW_SESSION_MAX),
+				 errhint("Without a session leave the argument out: mw_redact(input, tenant), mw_restore(input, map).")));
+	mw_pii_session_load(map, text_to_cstring(PG_GETARG_TEXT_PP(tenant)), name, issues);
+}
+
+/* mw_redact(input, tenant, options), and with a session */
 Datum
 mw_redact(PG_FUNCTION_ARGS)
 {
@@ -84,7 +98,7 @@ mw_redact(PG_FUNCTION_ARGS)
 
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
-	policy = policy_of(fcinfo, 1);
+	policy = mw_arg_policy(fcinfo, 1);
 	if (!PG_ARGISNULL(2))
 		policy = redact_options(policy, PG_GETARG_JSONB_P(2), !PG_ARGISNULL(1));
 	input = PG_GETARG_TEXT_PP(0);
@@ -92,8 +106,14 @@ mw_redact(PG_FUNCTION_ARGS)
 	len = VARSIZE_ANY_EXHDR(input);
 
 	mw_pii_map_init(&map, CurrentMemoryContext);
+	if (PG_NARGS() > 3)
+	{
+		load_session(fcinfo, 1, 3, &map, true);
+		map.typed = true;
+	}
 	mw_pii_reserve(&map, s, len);
 	out = mw_redact_text(policy, &map, s, len, NULL, &outlen, &spans, &nspans);
+	mw_pii_session_save(&map, policy);
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	push_key(&st, "text");
@@ -103,6 +123,8 @@ mw_redact(PG_FUNCTION_ARGS)
 	for (int i = 0; i < map.n; i++)
 	{
 		CHECK_FOR_INTERRUPTS();
+		if (!map.entries[i].used)
+			continue;
 		push_key(&st, map.entries[i].placeholder);
 		push_string(&st, WJB_VALUE, map.entries[i].value, map.entries[i].value_len);
 	}
@@ -187,6 +209,24 @@ mw_restore(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(out, outlen));
 }
 
+/* mw_restore(input, tenant, session) */
+Datum
+mw_restore_session(PG_FUNCTION_ARGS)
+{
+	text	   *input;
+	MwPiiMap	map;
+	int			outlen;
+	char	   *out;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	input = PG_GETARG_TEXT_PP(0);
+	mw_pii_map_init(&map, CurrentMemoryContext);
+	load_session(fcinfo, 1, 2, &map, false);
+	out = mw_restore_text(&map, VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input), &outlen, NULL);
+	PG_RETURN_TEXT_P(cstring_to_text_with_len(out, outlen));
+}
+
 /* ---------- mw_test_recognizer ---------- */
 
 /* mw_test_recognizer(pii_type, sample, tenant): a row a match of each of its patterns, and what became of it */
@@ -208,7 +248,7 @@ mw_test_recognizer(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
 		return (Datum) 0;
 	type = mw_pii_type_name(text_to_cstring(PG_GETARG_TEXT_PP(0)));
-	policy = policy_of(fcinfo, 2);
+	policy = mw_arg_policy(fcinfo, 2);
 	sample = PG_GETARG_TEXT_PP(1);
 	s = VARDATA_ANY(sample);
 	len = VARSIZE_ANY_EXHDR(sample);
@@ -270,6 +310,33 @@ mw_test_recognizer(PG_FUNCTION_ARGS)
 		}
 	}
 	return (Datum) 0;
+}
+
+/* mw.bench_redact(input, tenant, n): microseconds that one redaction of a text takes, its map and the new text included */
+Datum
+mw_bench_redact(PG_FUNCTION_ARGS)
+{
+	text	   *input = PG_GETARG_TEXT_PP(0);
+	const MwPolicy *policy = mw_policy_get(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	int			n = PG_GETARG_INT32(2);
+	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "mw bench", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(cxt);
+	int64		start = mw_computed_ns();
+
+	for (int i = 0; i < n; i++)
+	{
+		MwPiiMap	map;
+		int			len;
+
+		mw_pii_map_init(&map, cxt);
+		mw_pii_reserve(&map, VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input));
+		(void) mw_redact_text(policy, &map, VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input), NULL, &len, NULL, NULL);
+		MemoryContextReset(cxt);
+	}
+	start = mw_computed_ns() - start;
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(cxt);
+	PG_RETURN_FLOAT8(start / 1e3 / Max(1, n));
 }
 
 /* ---------- the built-in rows, for the install script ---------- */

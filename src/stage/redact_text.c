@@ -7,6 +7,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "stage/detect.h"
 #include "stage/redact.h"
 
 static void
@@ -22,19 +23,43 @@ refuse(const MwPolicy *policy, const MwRecognizer *rec)
 					 rec->own ? ", " : "", rec->own ? quote_literal_cstr(policy->tenant) : "")));
 }
 
+/* What reads like a placeholder that was issued before, and was typed; weaker than anything that is personal */
+static const MwRecognizer typed = {.type = "LITERAL", .priority = PG_INT32_MIN, .strategy = MW_STRATEGY_PLACEHOLDER};
+
+static MwSpan *
+find_typed(const MwPiiMap *map, const char *s, int len, MwSpan *spans, int *n)
+{
+	MwLoose		l;
+	MwFound		f = {.spans = spans, .n = *n, .cap = *n};
+
+	mw_loose_start(&l, s, len);
+	while (mw_loose_next(&l))
+	{
+		if (!mw_pii_is_issued(map, l.strict + 1, l.type_len, l.number))
+			continue;
+		if (f.cap == 0)
+			f.spans = palloc(sizeof(MwSpan) * (f.cap = 8));
+		mw_found_add(&f, l.from, l.to, &typed);
+	}
+	*n = f.n == *n ? f.n : mw_spans_settle(f.spans, f.n);
+	return f.spans;
+}
+
 /* mw_redact_text replaces what is personal in one text. */
 char *
 mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const char *label,
 			   int *newlen, MwSpan **spans, int *nspans)
 {
 	int			n;
-	MwSpan	   *sp = mw_pii_find(policy, s, len, label, &n);
+	MwSpan	   *sp = mw_pii_find_with(policy, map->analyses, s, len, label, &n);
 	Size		total = len;
 	char	   *out;
 	char	   *p;
 	int			at = 0;
 	int			i;
 
+	if (map->typed)
+		sp = find_typed(map, s, len, sp, &n);
 	if (spans)
 		*spans = sp;
 	if (nspans)

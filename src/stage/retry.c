@@ -84,7 +84,7 @@ not_again(MwCall *call, const MwReply *r, int64 *wait)
 
 	if (!mw_failure_again(call, r))
 		return "";
-	if (call->attempt >= call->policy->retry_max_attempts)
+	if (call->once || call->attempt >= call->policy->retry_max_attempts)
 		return " Attempts are used up.";
 	if (r->retry_after_ms > MAX_RETRY_AFTER_MS)
 		return " That is too long to wait for.";
@@ -95,8 +95,13 @@ not_again(MwCall *call, const MwReply *r, int64 *wait)
 	if (open_at(call, then, &breaker))
 		return BREAKER_OPENED;	/* so nobody waits for it */
 
-	/* a kept connection that had died says nothing of the server: its call has another one for nothing */
-	if (r->kind == MW_OUTCOME_NOT_SENT && !r->connect_failed && call->attempt == 1)
+	/*
+	 * A kept connection that had died says nothing of the server: its call has
+	 * another attempt for nothing, on a connection of its own, since what ended
+	 * one of them (a restart, a firewall) may have ended all.
+	 */
+	call->afresh = r->kind == MW_OUTCOME_NOT_SENT && !r->connect_failed && !call->afresh;
+	if (call->afresh)
 		return NULL;
 	if (!mw_breaker_take_retry(call->transport->breakers, server->oid, &server->breaker))
 		return psprintf(" Retries are used up for now: all callers of the server together have %g %% of its calls, and %d a minute.",

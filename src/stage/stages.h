@@ -36,8 +36,12 @@ extern bool mw_failure_again(const MwCall *call, const struct MwReply *r);	/* ma
 extern MwFailure *mw_failure_of(const MwCall *call, const struct MwReply *r, const char *why);
 extern MwFailure *mw_failure_breaker(const MwCall *call, const MwPass *pass);	/* MW403 */
 extern _Noreturn void mw_failure_raise(const MwFailure *f);
+/* failure.c: the run ends with a text of the tenant's in the place of an answer; what one was paid for stays with the call */
+extern void mw_call_end(MwCall *call, const char *text, const char *ended_by);
 
 /* cache.c: the key of call_key and the versions of the tenant's rules and cache; also left in call->cache_key */
 extern MwKey mw_cache_key_of(MwCall *call);
+/* and call_key itself, of the tenant, the model and a request's bytes */
+extern MwKey mw_call_key_of(const MwCall *call, const char *body, int len);
 
 #endif

@@ -287,6 +287,8 @@ append_data(StringInfo buf, const char *s, int len, bool documents)
 
 		/* bytes that a bracket of any kind can begin with */
 		mw_block_load(&blk, s + at, len - at);
+		if (!mw_block_any_high_or(&blk, '<', '&'))
+			continue;
 		mask = mw_block_either(&blk, '<', '&');
 		if (mw_block_high(&blk))
 			mask |= mw_block_range(&blk, 0xc2, 0xc2) | mw_block_range(&blk, 0xcb, 0xcb) |
@@ -343,6 +345,57 @@ mw_guard_wrap(const char *s, int len, int *newlen)
 	appendBinaryStringInfo(&buf, CLOSE_TAG, sizeof(CLOSE_TAG) - 1);
 	*newlen = buf.len;
 	return buf.data;
+}
+
+/*
+ * mw_guard_unwrap leaves out what a model has repeated of the tags that
+ * mw_guard_wrap writes, with the line breaks that belong to them; s itself
+ * where there are none.  Any other spelling is the model's own text.
+ */
+char *
+mw_guard_unwrap(char *s, int len, int *newlen)
+{
+	static const struct
+	{
+		const char *tag;
+		int			len;
+	}			tags[] = {
+		{OPEN_TAG, sizeof(OPEN_TAG) - 1}, {OPEN_TAG, sizeof(OPEN_TAG) - 2},
+		{CLOSE_TAG, sizeof(CLOSE_TAG) - 1}, {CLOSE_TAG + 1, sizeof(CLOSE_TAG) - 2}
+	};
+	char	   *out = NULL;
+	int			n = 0;
+	int			i = 0;
+
+	while (i < len)
+	{
+		int			tag = 0;
+
+		if (s[i] == '<' || s[i] == '\n')
+			for (size_t k = 0; k < lengthof(tags) && tag == 0; k++)
+				if (len - i >= tags[k].len && memcmp(s + i, tags[k].tag, tags[k].len) == 0)
+					tag = tags[k].len;
+		if (tag > 0 && out == NULL)
+		{
+			out = MemoryContextAllocHuge(CurrentMemoryContext, (Size) len + 1);
+			memcpy(out, s, i);
+			n = i;
+		}
+		if (tag > 0)
+			i += tag;
+		else if (out != NULL)
+			out[n++] = s[i++];
+		else
+			i++;
+	}
+	if (out == NULL)
+	{
+		*newlen = len;
+		return s;
+	}
+	out[n] = '\0';
+	*newlen = n;
+	return out;
 }
 
 /* mw_document_wrap wraps a retrieved text. */

@@ -65,6 +65,16 @@ mw_ms_until(MwInstant when)
 	return us <= 0 ? 0 : (long) Min((us + 999) / 1000, PG_INT32_MAX);
 }
 
+/* Nanoseconds that this process's one thread has computed: what a bench of code goes by, whatever else the machine does */
+static inline int64
+mw_computed_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (int64) ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
 /* What the wall clock would show then, were it not set until then: for people to read */
 static inline TimestampTz
 mw_wall_clock(MwInstant when)

@@ -53,15 +53,26 @@ mw_hash_end(MwHash *h)
 	return key;
 }
 
+/* mw_hash_salted is one BLAKE2b-16 over the bytes, with the salt in its parameters. */
+MwKey
+mw_hash_salted(const MwKey *salt, const void *p, size_t len)
+{
+	MwKey		hash;
+
+	StaticAssertStmt(sizeof(MwKey) == crypto_generichash_blake2b_SALTBYTES, "a key is a salt");
+	crypto_generichash_blake2b_salt_personal(hash.b, sizeof(hash.b), p, len, NULL, 0, salt->b, NULL);
+	return hash;
+}
+
 /* mw_hash_short is SipHash of 128 bits. */
 MwKey
-mw_hash_short(const MwKey *key, const char *s)
+mw_hash_short(const MwKey *key, const void *p, size_t len)
 {
 	MwKey		hash;
 
 	StaticAssertStmt(sizeof(MwKey) == crypto_shorthash_siphashx24_KEYBYTES &&
 					 sizeof(MwKey) == crypto_shorthash_siphashx24_BYTES, "SipHash fits");
-	crypto_shorthash_siphashx24(hash.b, (const unsigned char *) s, strlen(s), key->b);
+	crypto_shorthash_siphashx24(hash.b, p, len, key->b);
 	return hash;
 }
 

@@ -50,7 +50,8 @@ mw_json_string(StringInfo buf, const char *s, int len)
 			MwBlock		blk;
 
 			mw_block_load(&blk, s + at, len - at);
-			mask = (mw_block_range(&blk, 0, 0x1f) | mw_block_either(&blk, '"', '\\')) & mw_block_valid(len - at);
+			if (mw_block_any_below(&blk, '"', '\\', 0x20))
+				mask = (mw_block_range(&blk, 0, 0x1f) | mw_block_either(&blk, '"', '\\')) & mw_block_valid(len - at);
 			at += MW_BLOCK;
 		}
 		if (mask == 0)

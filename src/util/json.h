@@ -61,6 +61,24 @@ typedef struct MwJsonPlace
 typedef char *(*MwJsonLeafAt) (char *s, int len, int *newlen, const MwJsonPlace *place, void *arg);
 extern Jsonb *mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg);
 
+/*
+ * json_pack.c: a jsonb of values that are jsonb already, whose bytes are copied.
+ * Equal to the byte to what JsonbValueToJsonb makes; 54000 where it is too large.
+ */
+typedef struct MwJsonMember
+{
+	const char *key;
+	int			len;
+	JsonbValue	value;
+} MwJsonMember;
+
+extern Jsonb *mw_json_pack(const JsonbValue *tree);	/* an array or object whose members stand in place, keys in jsonb's order, none twice */
+extern JsonbValue mw_json_value(Jsonb *jb); /* of a whole one, what it holds where it is a bare scalar */
+extern JsonbValue mw_json_text(const char *s);
+extern MwJsonMember mw_json_member(const char *key, JsonbValue value);
+extern Jsonb *mw_json_pack_array(const JsonbValue *values, int n);
+extern Jsonb *mw_json_pack_object(MwJsonMember *members, int n);	/* sorts them; no key stands twice */
+
 /* The text of a message's content: a string, or the text parts of an array joined */
 extern char *mw_json_content_text(JsonbValue *content);
 

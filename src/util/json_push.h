@@ -51,6 +51,31 @@ push_int(JsonbParseState **st, const char *key, int64 n)
 	pushJsonbValue(st, WJB_VALUE, &v);
 }
 
+/* A jsonb as a value of another one, what it holds where it is a bare scalar */
+static inline void
+mw_push_jsonb(JsonbParseState **st, JsonbIteratorToken as, Jsonb *jb)
+{
+	JsonbValue	v;
+
+	if (JB_ROOT_IS_SCALAR(jb))
+		v = *getIthJsonbValueFromContainer(&jb->root, 0);
+	else
+	{
+		v.type = jbvBinary;
+		v.val.binary.data = &jb->root;
+		v.val.binary.len = VARSIZE(jb) - VARHDRSZ;
+	}
+	pushJsonbValue(st, as, &v);
+}
+
+/* ... as a member */
+static inline void
+push_json(JsonbParseState **st, const char *key, Jsonb *jb)
+{
+	push_key(st, key);
+	mw_push_jsonb(st, WJB_VALUE, jb);
+}
+
 /* Characters between two places of a text, counted on from where the last count ended. */
 typedef struct CharCounter
 {

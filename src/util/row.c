@@ -16,7 +16,15 @@
  * be at work further up the stack (a policy may call anything), so it is not
  * freed but given to the transaction, with whose memory it goes.
  *
- * Where that cannot be, a statement asks for the row as for any other: a policy
+ * Where a row was found is remembered, and there it is looked for first: to
+ * descend an index of a million rows costs more than all the rest.  Nothing is
+ * believed of such a place but that it is worth a look.  What stands there has
+ * to be visible to the snapshot and to have the whole key that is asked for, of
+ * which a snapshot sees one row at most; what was updated, deleted or moved
+ * since is found by the index.  The page has to be in the buffer where it was,
+ * so that a block that VACUUM has cut off is never asked for.
+ *
+ * Where no row can be fetched, a statement asks for it as for any other: a policy
  * with a sub-select needs a planner, and where tables are spread over machines
  * (Citus) what this machine's heap holds is not what the table holds.
  *
@@ -37,8 +45,10 @@
 #include "optimizer/optimizer.h"
 #include "parser/parse_relation.h"
 #include "rewrite/rowsecurity.h"
+#include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -52,6 +62,9 @@
 
 /* Kept expressions, each some kB: a few tables for many roles */
 #define MAX_VIEWS 512
+
+/* Places kept: two a slot, the newer first; 16 bytes each */
+#define PLACE_SLOTS 2048
 
 /* What a role sees of a table */
 typedef struct ViewKey
@@ -69,8 +82,17 @@ typedef struct View
 	bool		by_statement;	/* a planner has to be asked */
 } View;
 
+/* Where a row was found */
+typedef struct Place
+{
+	uint32		name;			/* of its key, four bytes of the hash */
+	Buffer		buffer;			/* InvalidBuffer: nobody's place */
+	ItemPointerData tid;
+} Place;
+
 static HTAB *views;
 static View *newest;			/* asked for last: nearly always the next one too */
+static Place (*places)[2];		/* the process's, whoever asks: a place says nothing of what stands there */
 static MwRowTable *tables[8];
 static int	ntables;
 static uint64 generation = 1;
@@ -106,6 +128,7 @@ init(void)
 	CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHOID, catalog_changed, (Datum) 0);
 	CacheRegisterSyscacheCallback(AUTHMEMROLEMEM, catalog_changed, (Datum) 0);
+	CacheRegisterSyscacheCallback(DATABASEOID, catalog_changed, (Datum) 0);	/* its owner is a member of pg_database_owner */
 	CacheRegisterSyscacheCallback(PROCOID, catalog_changed, (Datum) 0);
 }
 
@@ -126,6 +149,7 @@ find_table(MwRowTable *table)
 	schema = get_namespace_oid("mw", true);
 	table->relid = OidIsValid(schema) ? get_relname_relid(table->name, schema) : InvalidOid;
 	table->generation = now;
+	table->column[0] = InvalidAttrNumber;
 	if (!OidIsValid(table->relid))
 		(void) mw_extension_owner();	/* says what is not installed */
 	return table->relid;
@@ -272,15 +296,103 @@ ask(MwRow *row, MwRowTable *table, const Datum *key)
 	return found;
 }
 
+/* ---------- where it stood ---------- */
+
+/* The two places of a key; NULL for a table whose keys are not spread */
+static Place *
+places_of(const MwRowTable *table, const Datum *key, uint32 *name)
+{
+	const char *hash;
+	uint32		slot;
+
+	if (!table->by_hash)
+		return NULL;
+	if (places == NULL)
+		places = MemoryContextAllocZero(TopMemoryContext, sizeof(*places) * PLACE_SLOTS);
+	hash = VARDATA_ANY(DatumGetPointer(key[table->nkeys - 1]));
+	memcpy(name, hash, sizeof(*name));
+	memcpy(&slot, hash + sizeof(*name), sizeof(slot));
+	return places[slot % PLACE_SLOTS];
+}
+
+static void
+remember(Place *place, uint32 name, const TupleTableSlot *slot)
+{
+	Buffer		buffer;
+
+	if (!TTS_IS_BUFFERTUPLE(slot))
+		return;
+	buffer = ((const BufferHeapTupleTableSlot *) slot)->buffer;
+	if (place[0].name != name)
+		place[1] = place[0];
+	place[0] = (Place) {name, buffer, slot->tts_tid};
+}
+
+static bool
+has_key(const MwRow *row, const MwRowTable *table, const Datum *key)
+{
+	for (int i = 0; i < table->nkeys; i++)
+	{
+		Form_pg_attribute a = TupleDescAttr(RelationGetDescr(row->rel), table->column[i] - 1);
+		bool		isnull;
+		Datum		value = slot_getattr(row->slot, table->column[i], &isnull);
+
+		if (isnull || !datum_image_eq(value, key[i], a->attbyval, a->attlen))
+			return false;
+	}
+	return true;
+}
+
+/* Whether the row is where it was; it is in the row's slot then */
+static bool
+find_again(MwRow *row, const MwRowTable *table, const Place *place, uint32 name, const Datum *key)
+{
+	if (!AttributeNumberIsValid(table->column[0]))
+		return false;
+	for (int i = 0; i < 2; i++)
+	{
+		ItemPointerData tid = place[i].tid;
+		bool		visible;
+
+		if (place[i].name != name || !BufferIsValid(place[i].buffer) ||
+			!MW_READ_RECENT_BUFFER(row->rel, ItemPointerGetBlockNumber(&tid), place[i].buffer))
+			continue;
+		visible = table_tuple_fetch_row_version(row->rel, &tid, GetActiveSnapshot(), row->slot);
+		ReleaseBuffer(place[i].buffer);
+		if (visible && has_key(row, table, key))
+			return true;
+		ExecClearTuple(row->slot);
+	}
+	return false;
+}
+
 /* ---------- the row ---------- */
+
+static bool
+find_by_index(MwRow *row, MwRowTable *table, const Datum *key)
+{
+	ScanKeyData keys[MW_ROW_KEYS];
+
+	row->index = index_open(MW_PRIMARY_KEY_INDEX(row->rel), AccessShareLock);
+	for (int i = 0; i < table->nkeys; i++)
+	{
+		table->column[i] = row->index->rd_index->indkey.values[i];
+		ScanKeyEntryInitialize(&keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
+							   row->index->rd_indcollation[i], table->equal[i], key[i]);
+	}
+	row->scan = MW_INDEX_BEGINSCAN(row->rel, row->index, GetActiveSnapshot(), table->nkeys);
+	index_rescan(row->scan, keys, table->nkeys, NULL, 0);
+	return index_getnext_slot(row->scan, ForwardScanDirection, row->slot);
+}
 
 bool
 mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 {
-	ScanKeyData keys[MW_ROW_KEYS];
 	View	   *view;
 	ExprState  *policies;
 	ExprContext *econtext;
+	Place	   *place;
+	uint32		name;
 	bool		found;
 
 	if (views == NULL)
@@ -292,19 +404,19 @@ mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 	if (view->by_statement)
 		return ask(row, table, key);
 	policies = view->policies;
-
-	row->index = index_open(MW_PRIMARY_KEY_INDEX(row->rel), AccessShareLock);
-	for (int i = 0; i < table->nkeys; i++)
-		ScanKeyEntryInitialize(&keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
-							   row->index->rd_indcollation[i], table->equal[i], key[i]);
+	row->index = NULL;
 
 	/* the one of a parallel query, in which no new one may be taken; policies see what the row is seen with */
 	PushActiveSnapshot(IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot());
-	row->scan = MW_INDEX_BEGINSCAN(row->rel, row->index, GetActiveSnapshot(), table->nkeys);
-	index_rescan(row->scan, keys, table->nkeys, NULL, 0);
 	row->slot = table_slot_create(row->rel, NULL);
-
-	found = index_getnext_slot(row->scan, ForwardScanDirection, row->slot);
+	place = places_of(table, key, &name);
+	found = place != NULL && find_again(row, table, place, name, key);
+	if (!found)
+	{
+		found = find_by_index(row, table, key);
+		if (found && place != NULL)
+			remember(place, name, row->slot);
+	}
 	if (found && policies != NULL)
 	{
 		econtext = CreateStandaloneExprContext();
@@ -332,9 +444,12 @@ mw_row_close(MwRow *row)
 	else
 	{
 		ExecDropSingleTupleTableSlot(row->slot);
-		index_endscan(row->scan);
+		if (row->index)
+		{
+			index_endscan(row->scan);
+			index_close(row->index, NoLock);
+		}
 		PopActiveSnapshot();
-		index_close(row->index, NoLock);
 	}
 	table_close(row->rel, NoLock);
 }

@@ -20,10 +20,12 @@ typedef struct MwRowTable
 	const char *name;
 	int			nkeys;
 	RegProcedure equal[MW_ROW_KEYS];	/* of the primary key's columns: F_TEXTEQ, ... */
+	bool		by_hash;		/* the last of them is a hash, 8 bytes of bytea or more: rows are looked for where they were */
 
 	/* row.c's */
 	Oid			relid;
 	uint64		generation;		/* that relid was found in */
+	AttrNumber	column[MW_ROW_KEYS];	/* of the primary key; [0] invalid: not yet known */
 	MwStmt		stmt;			/* asks for the row where it cannot be fetched; sql NULL: not yet made */
 } MwRowTable;
 
@@ -31,8 +33,8 @@ typedef struct MwRowTable
 typedef struct MwRow
 {
 	Relation	rel;
-	Relation	index;
-	IndexScanDesc scan;
+	Relation	index;			/* NULL where the row was found without it ... */
+	IndexScanDesc scan;			/* ... and no scan then */
 	TupleTableSlot *slot;
 	SPITupleTable *answer;		/* where a statement asked for it: no index, scan and slot then */
 } MwRow;

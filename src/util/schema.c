@@ -1,29 +1,89 @@
 /*
- * schema.c - a JSON text against a schema.
+ * schema.c - what of a JSON value breaks a JSON schema.
  *
- * The part of JSON Schema that answers of models are asked to meet: type, enum,
- * const, required, properties, additionalProperties, items, anyOf, and bounds of
- * lengths, numbers and counts.  Other words ask for nothing, as the standard says
- * of words that are not known; "$ref" is one of them.
+ * The part of JSON Schema that models and providers know: type, enum, const,
+ * required, properties, additionalProperties, items, anyOf, oneOf, allOf, not,
+ * $ref within the schema, pattern (PCRE2), multipleOf, and bounds of lengths,
+ * numbers and counts.  Other words ask for nothing, as the standard says of
+ * words that are not known; "format" is one of them.
+ *
+ * A schema can be a stranger's (a call's response_format), so neither a $ref to
+ * itself nor alternatives of alternatives may run for ever: steps are counted.
  */
 #include "postgres.h"
 
+#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
 #include "utils/builtins.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 
 #include "util/json.h"
+#include "util/regex.h"
 #include "util/schema.h"
 
-static bool accepts(Jsonb *schema, JsonbValue *v);
+#define MAX_STEPS	1000000		/* schemas against values; a real check takes some hundred */
+#define MAX_REFS	64			/* $ref to $ref at one place */
+#define MAX_REASONS	8			/* told at once */
+#define MAX_LISTED	500			/* bytes of what is allowed, in a reason */
+
+typedef struct Check
+{
+	JsonbValue	root;			/* the whole schema: what $ref is relative to */
+	StringInfoData path;		/* where in the value */
+	List	   *why;			/* of char *: reasons */
+	int			quiet;			/* within alternatives, whose reasons nobody reads */
+	int			refs;
+	int			steps;
+} Check;
+
+static bool check(Check *c, JsonbValue *schema, JsonbValue *v);
+
+/* ---------- jsonb ---------- */
 
 static bool
-is_container(const JsonbValue *v, bool array)
+is_object(const JsonbValue *v)
 {
-	return v->type == jbvBinary && (array ? JsonContainerIsArray(v->val.binary.data) && !JsonContainerIsScalar(v->val.binary.data)
-									: JsonContainerIsObject(v->val.binary.data));
+	return v && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data);
+}
+
+static bool
+is_array(const JsonbValue *v)
+{
+	return v && v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data) && !JsonContainerIsScalar(v->val.binary.data);
+}
+
+static JsonbValue *
+member_of_len(const JsonbValue *object, const char *key, int len)
+{
+	return getKeyJsonValueFromContainer(object->val.binary.data, key, len, NULL);
+}
+
+static JsonbValue *
+member(const JsonbValue *object, const char *key)
+{
+	return member_of_len(object, key, strlen(key));
+}
+
+static void
+whole(Jsonb *jb, JsonbValue *v)
+{
+	if (JB_ROOT_IS_SCALAR(jb))
+		*v = *getIthJsonbValueFromContainer(&jb->root, 0);
+	else
+	{
+		v->type = jbvBinary;
+		v->val.binary.data = &jb->root;
+		v->val.binary.len = VARSIZE(jb) - VARHDRSZ;
+	}
+}
+
+static bool
+same_value(JsonbValue *a, JsonbValue *b)
+{
+	return DatumGetBool(DirectFunctionCall2(jsonb_eq, JsonbPGetDatum(JsonbValueToJsonb(a)), JsonbPGetDatum(JsonbValueToJsonb(b))));
 }
 
 static bool
@@ -34,106 +94,338 @@ is_whole(const JsonbValue *v)
 										 DirectFunctionCall2(numeric_trunc, NumericGetDatum(v->val.numeric), Int32GetDatum(0))));
 }
 
+/* ---------- reasons ---------- */
+
+static bool fail(Check *c, const char *fmt,...) pg_attribute_printf(2, 3);
+
+/* Always false, so that a check ends with it */
+static bool
+fail(Check *c, const char *fmt,...)
+{
+	StringInfoData why;
+
+	if (c->quiet > 0 || list_length(c->why) >= MAX_REASONS)
+		return false;
+	initStringInfo(&why);
+	if (c->path.len > 0)
+		appendStringInfo(&why, "\"%s\" ", c->path.data);
+	else
+		appendStringInfoString(&why, "the value ");
+	for (;;)
+	{
+		va_list		args;
+		int			needed;
+
+		va_start(args, fmt);
+		needed = appendStringInfoVA(&why, fmt, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&why, needed);
+	}
+	c->why = lappend(c->why, why.data);
+	return false;
+}
+
+/* Go on after a reason: only where somebody reads the next one */
+static bool
+enough(const Check *c)
+{
+	return c->quiet > 0 || list_length(c->why) >= MAX_REASONS;
+}
+
+/* The elements of an array, or the keys of an object, for a reason; cut where they are many */
+static char *
+listed(JsonbValue *container)
+{
+	StringInfoData out;
+	JsonbIterator *it = JsonbIteratorInit(container->val.binary.data);
+	JsonbIteratorToken tok;
+	JsonbValue	e;
+
+	initStringInfo(&out);
+	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+	{
+		Jsonb	   *one;
+
+		if (tok != WJB_ELEM && tok != WJB_KEY)
+			continue;
+		one = JsonbValueToJsonb(&e);
+		appendStringInfo(&out, "%s%s", out.len > 0 ? ", " : "", JsonbToCString(NULL, &one->root, VARSIZE(one)));
+		if (out.len > MAX_LISTED)
+		{
+			out.len = pg_mbcliplen(out.data, out.len, MAX_LISTED);
+			out.data[out.len] = '\0';
+			appendStringInfoString(&out, " ...");
+			break;
+		}
+	}
+	return out.data;
+}
+
+/* ---------- one word ---------- */
+
+static const struct
+{
+	const char *name;
+	const char *spoken;
+}			types[] = {
+	{"object", "an object"}, {"array", "an array"}, {"string", "a string"}, {"number", "a number"},
+	{"integer", "an integer"}, {"boolean", "true or false"}, {"null", "null"}
+};
+
+static int
+type_index(const JsonbValue *type)
+{
+	for (int i = 0; i < lengthof(types); i++)
+		if (type->type == jbvString && type->val.string.len == strlen(types[i].name) &&
+			memcmp(type->val.string.val, types[i].name, type->val.string.len) == 0)
+			return i;
+	return -1;
+}
+
 static bool
 is_of_type(const JsonbValue *v, const JsonbValue *type)
 {
-	static const struct
+	switch (type_index(type))
 	{
-		const char *name;
-		int			kind;
-	}			names[] = {
-		{"object", 0}, {"array", 1}, {"string", 2}, {"number", 3}, {"integer", 4}, {"boolean", 5}, {"null", 6}
-	};
-
-	for (int i = 0; i < lengthof(names); i++)
-	{
-		if (type->type != jbvString || type->val.string.len != strlen(names[i].name) ||
-			memcmp(type->val.string.val, names[i].name, type->val.string.len) != 0)
-			continue;
-		switch (names[i].kind)
-		{
-			case 0:
-				return is_container(v, false);
-			case 1:
-				return is_container(v, true);
-			case 2:
-				return v->type == jbvString;
-			case 3:
-				return v->type == jbvNumeric;
-			case 4:
-				return is_whole(v);
-			case 5:
-				return v->type == jbvBool;
-			default:
-				return v->type == jbvNull;
-		}
+		case 0:
+			return is_object(v);
+		case 1:
+			return is_array(v);
+		case 2:
+			return v->type == jbvString;
+		case 3:
+			return v->type == jbvNumeric;
+		case 4:
+			return is_whole(v);
+		case 5:
+			return v->type == jbvBool;
+		case 6:
+			return v->type == jbvNull;
+		default:
+			return true;
 	}
-	return true;
 }
 
 static bool
-same_value(JsonbValue *a, JsonbValue *b)
+type_passes(Check *c, JsonbValue *type, JsonbValue *v)
 {
-	return DatumGetBool(DirectFunctionCall2(jsonb_eq, JsonbPGetDatum(JsonbValueToJsonb(a)), JsonbPGetDatum(JsonbValueToJsonb(b))));
+	JsonbIterator *it;
+	JsonbIteratorToken tok;
+	JsonbValue	e;
+
+	if (!is_array(type))
+	{
+		if (is_of_type(v, type))
+			return true;
+		return fail(c, "must be %s", types[type_index(type)].spoken);
+	}
+	it = JsonbIteratorInit(type->val.binary.data);
+	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+		if (tok == WJB_ELEM && is_of_type(v, &e))
+			return true;
+	return fail(c, "must be of one of the types %s", listed(type));
 }
 
-/* A member of a schema that is an array: does one of its elements pass? */
 static bool
-any_of(JsonbValue *list, JsonbValue *v, bool (*passes) (JsonbValue *element, JsonbValue *v))
+enum_passes(Check *c, JsonbValue *list, JsonbValue *v)
 {
 	JsonbIterator *it = JsonbIteratorInit(list->val.binary.data);
 	JsonbIteratorToken tok;
 	JsonbValue	e;
 
 	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
-		if (tok == WJB_ELEM && passes(&e, v))
+		if (tok == WJB_ELEM && same_value(&e, v))
 			return true;
-	return false;
+	return fail(c, "must be one of %s", listed(list));
 }
 
+/* A bound; sign: 1 for a minimum, -1 for a maximum; "of" says of what */
 static bool
-type_passes(JsonbValue *type, JsonbValue *v)
+keeps(Check *c, JsonbValue *schema, const char *name, Numeric n, int sign, bool open, const char *of)
 {
-	return is_of_type(v, type);
-}
-
-static bool
-schema_passes(JsonbValue *schema, JsonbValue *v)
-{
-	return !is_container(schema, false) || accepts(mw_json_value_jsonb(schema), v);
-}
-
-/* Is a bound of that name kept?  sign: 1 for a minimum, -1 for a maximum */
-static bool
-keeps(Jsonb *schema, const char *name, Numeric n, int sign, bool open)
-{
-	JsonbValue *bound = mw_json_get(schema, name);
-	int			c;
+	JsonbValue *bound = member(schema, name);
+	int			order;
 
 	if (bound == NULL || bound->type != jbvNumeric)
 		return true;
-	c = DatumGetInt32(DirectFunctionCall2(numeric_cmp, NumericGetDatum(n), NumericGetDatum(bound->val.numeric))) * sign;
-	return open ? c > 0 : c >= 0;
+	order = DatumGetInt32(DirectFunctionCall2(numeric_cmp, NumericGetDatum(n), NumericGetDatum(bound->val.numeric))) * sign;
+	if (open ? order > 0 : order >= 0)
+		return true;
+	return fail(c, "must %s %s %s%s", of[0] ? "have" : "be",
+				open ? (sign > 0 ? "more than" : "less than") : (sign > 0 ? "at least" : "at most"),
+				DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(bound->val.numeric))), of);
 }
 
 static bool
-members_pass(Jsonb *schema, JsonbValue *v)
+is_multiple(Numeric n, Numeric of)
 {
-	JsonbValue *properties = mw_json_get(schema, "properties");
-	JsonbValue *required = mw_json_get(schema, "required");
-	JsonbValue *more = mw_json_get(schema, "additionalProperties");
+	Datum		zero = NumericGetDatum(int64_to_numeric(0));
+
+	return DatumGetBool(DirectFunctionCall2(numeric_eq, NumericGetDatum(of), zero)) ||
+		DatumGetBool(DirectFunctionCall2(numeric_eq, zero, DirectFunctionCall2(numeric_mod, NumericGetDatum(n), NumericGetDatum(of))));
+}
+
+static bool
+pattern_passes(Check *c, JsonbValue *pattern, JsonbValue *v)
+{
+	char	   *text = pnstrdup(pattern->val.string.val, pattern->val.string.len);
+	MwRegex    *re = mw_regex_get(text, 0, NULL);
+	int			from,
+				to;
+
+	/* one that does not compile was refused where it was written, and asks for nothing where it is a stranger's */
+	if (re == NULL || mw_regex_find(re, v->val.string.val, v->val.string.len, 0, &from, &to) == 1)
+		return true;
+	return fail(c, "must match the pattern %s", text);
+}
+
+/* ---------- alternatives ---------- */
+
+static bool
+alternatives_pass(Check *c, JsonbValue *schema, JsonbValue *v)
+{
+	static const char *const words[] = {"allOf", "anyOf", "oneOf"};
+	bool		passes = true;
+	JsonbValue *word;
+
+	for (int i = 0; i < lengthof(words); i++)
+	{
+		JsonbIterator *it;
+		JsonbIteratorToken tok;
+		JsonbValue	e;
+		int			n = 0;
+		bool		all = i == 0;
+
+		word = member(schema, words[i]);
+		if (!is_array(word))
+			continue;
+		it = JsonbIteratorInit(word->val.binary.data);
+		c->quiet += all ? 0 : 1;
+		while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+		{
+			if (tok != WJB_ELEM)
+				continue;
+			if (check(c, &e, v))
+				n++;
+			else if (all)
+				passes = false;
+		}
+		c->quiet -= all ? 0 : 1;
+		if (!all && n == 0)
+			passes = fail(c, "fits none of what it may be: %s", listed(word));
+		else if (i == 2 && n > 1)
+			passes = fail(c, "fits more than one of what it may be: %s", listed(word));
+	}
+	word = member(schema, "not");
+	if (word)
+	{
+		bool		fits;
+
+		c->quiet++;
+		fits = check(c, word, v);
+		c->quiet--;
+		if (fits)
+			passes = fail(c, "must not be what it is");
+	}
+	return passes;
+}
+
+/* ---------- $ref ---------- */
+
+JsonbValue *
+mw_schema_ref(JsonbValue *root, const JsonbValue *ref)
+{
+	JsonbValue *at = root;
+	const char *s = ref->val.string.val;
+	const char *end = s + ref->val.string.len;
+
+	if (ref->type != jbvString || s == end || *s++ != '#')
+		return NULL;
+	while (s < end)
+	{
+		char	   *key = palloc(end - s + 1);
+		int			len = 0;
+
+		if (*s++ != '/' || !is_object(at))
+			return NULL;
+		for (; s < end && *s != '/'; s++)
+		{
+			key[len] = *s;
+			if (*s == '~' && s + 1 < end && (s[1] == '0' || s[1] == '1'))
+				key[len] = *++s == '0' ? '~' : '/';
+			len++;
+		}
+		at = member_of_len(at, key, len);
+	}
+	return at;
+}
+
+static bool
+ref_passes(Check *c, JsonbValue *ref, JsonbValue *v)
+{
+	JsonbValue *schema = mw_schema_ref(&c->root, ref);
+	bool		passes;
+
+	if (schema == NULL || c->refs >= MAX_REFS)
+		return true;
+	c->refs++;
+	passes = check(c, schema, v);
+	c->refs--;
+	return passes;
+}
+
+/* ---------- containers ---------- */
+
+/* A part of the value, under its name in reasons; refs count from 0 there */
+static bool
+part_passes(Check *c, JsonbValue *schema, JsonbValue *v, const char *name, int len, int index)
+{
+	int			was = c->path.len;
+	int			refs = c->refs;
+	bool		passes;
+
+	if (name)
+	{
+		if (was > 0)
+			appendStringInfoChar(&c->path, '.');
+		appendBinaryStringInfo(&c->path, name, len);
+	}
+	else
+		appendStringInfo(&c->path, "[%d]", index);
+	c->refs = 0;
+	passes = v ? check(c, schema, v) : fail(c, "is missing");
+	c->refs = refs;
+	c->path.len = was;
+	c->path.data[was] = '\0';
+	return passes;
+}
+
+static bool
+members_pass(Check *c, JsonbValue *schema, JsonbValue *v)
+{
+	JsonbValue *properties = member(schema, "properties");
+	JsonbValue *required = member(schema, "required");
+	JsonbValue *more = member(schema, "additionalProperties");
+	Numeric		n = int64_to_numeric(JsonContainerSize(v->val.binary.data));
+	bool		passes;
 	JsonbIterator *it;
 	JsonbIteratorToken tok;
 	JsonbValue	key;
-	JsonbValue	member;
+	JsonbValue	value;
 
-	if (required && is_container(required, true))
+	passes = keeps(c, schema, "minProperties", n, 1, false, " members") && keeps(c, schema, "maxProperties", n, -1, false, " members");
+	if (is_array(required))
 	{
 		it = JsonbIteratorInit(required->val.binary.data);
 		while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
-			if (tok == WJB_ELEM && key.type == jbvString &&
-				getKeyJsonValueFromContainer(v->val.binary.data, key.val.string.val, key.val.string.len, NULL) == NULL)
-				return false;
+			if (tok == WJB_ELEM && key.type == jbvString && member_of_len(v, key.val.string.val, key.val.string.len) == NULL)
+			{
+				passes = part_passes(c, NULL, NULL, key.val.string.val, key.val.string.len, 0);
+				if (enough(c))
+					return false;
+			}
 	}
 	it = JsonbIteratorInit(v->val.binary.data);
 	(void) JsonbIteratorNext(&it, &key, true);
@@ -141,91 +433,134 @@ members_pass(Jsonb *schema, JsonbValue *v)
 	{
 		JsonbValue *one = NULL;
 
-		(void) JsonbIteratorNext(&it, &member, true);
-		if (properties && is_container(properties, false))
-			one = getKeyJsonValueFromContainer(properties->val.binary.data, key.val.string.val, key.val.string.len, NULL);
-		if (one == NULL && more)
-		{
-			if (more->type == jbvBool && !more->val.boolean)
-				return false;
-			one = more;
-		}
-		if (one && !schema_passes(one, &member))
+		(void) JsonbIteratorNext(&it, &value, true);
+		if (is_object(properties))
+			one = member_of_len(properties, key.val.string.val, key.val.string.len);
+		if (one == NULL && more && more->type == jbvBool && !more->val.boolean)
+			passes = fail(c, "must not have the member \"%.*s\"; it may have %s",
+						  pg_mbcliplen(key.val.string.val, key.val.string.len, 64), key.val.string.val,
+						  is_object(properties) && JsonContainerSize(properties->val.binary.data) > 0 ? listed(properties) : "none");
+		else if ((one || more) && !part_passes(c, one ? one : more, &value, key.val.string.val, key.val.string.len, 0))
+			passes = false;
+		if (!passes && enough(c))
 			return false;
 	}
-	return true;
+	return passes;
 }
 
 static bool
-accepts(Jsonb *schema, JsonbValue *v)
+elements_pass(Check *c, JsonbValue *schema, JsonbValue *v)
 {
-	JsonbValue *word;
+	JsonbValue *items = member(schema, "items");
+	Numeric		n = int64_to_numeric(JsonContainerSize(v->val.binary.data));
+	bool		passes;
 	JsonbIterator *it;
 	JsonbIteratorToken tok;
 	JsonbValue	e;
+	int			i = 0;
+
+	passes = keeps(c, schema, "minItems", n, 1, false, " elements") && keeps(c, schema, "maxItems", n, -1, false, " elements");
+	if (items == NULL)
+		return passes;
+	it = JsonbIteratorInit(v->val.binary.data);
+	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+	{
+		if (tok != WJB_ELEM)
+			continue;
+		if (!part_passes(c, items, &e, NULL, 0, i++))
+			passes = false;
+		if (!passes && enough(c))
+			return false;
+	}
+	return passes;
+}
+
+/* ---------- all of it ---------- */
+
+static bool
+check(Check *c, JsonbValue *schema, JsonbValue *v)
+{
+	JsonbValue *word;
 
 	check_stack_depth();
 	CHECK_FOR_INTERRUPTS();
-	word = mw_json_get(schema, "type");
-	if (word && !(is_container(word, true) ? any_of(word, v, type_passes) : is_of_type(v, word)))
+	if (c->steps >= MAX_STEPS)
 		return false;
-	word = mw_json_get(schema, "enum");
-	if (word && is_container(word, true) && !any_of(word, v, same_value))
+	c->steps++;
+	if (schema->type == jbvBool)
+		return schema->val.boolean || fail(c, "must not be there");
+	if (!is_object(schema))
+		return true;
+
+	word = member(schema, "$ref");
+	if (word && !ref_passes(c, word, v))
 		return false;
-	word = mw_json_get(schema, "const");
+	word = member(schema, "type");
+	if (word && !type_passes(c, word, v))
+		return false;
+	word = member(schema, "enum");
+	if (is_array(word) && !enum_passes(c, word, v))
+		return false;
+	word = member(schema, "const");
 	if (word && !same_value(word, v))
-		return false;
-	word = mw_json_get(schema, "anyOf");
-	if (word && is_container(word, true) && !any_of(word, v, schema_passes))
+		return fail(c, "must be %s", mw_json_canonical(JsonbValueToJsonb(word)));
+	if (!alternatives_pass(c, schema, v))
 		return false;
 
 	if (v->type == jbvString)
 	{
 		Numeric		n = int64_to_numeric(pg_mbstrlen_with_len(v->val.string.val, v->val.string.len));
 
-		return keeps(schema, "minLength", n, 1, false) && keeps(schema, "maxLength", n, -1, false);
+		word = member(schema, "pattern");
+		return keeps(c, schema, "minLength", n, 1, false, " characters") && keeps(c, schema, "maxLength", n, -1, false, " characters") &&
+			(word == NULL || word->type != jbvString || pattern_passes(c, word, v));
 	}
 	if (v->type == jbvNumeric)
-		return keeps(schema, "minimum", v->val.numeric, 1, false) && keeps(schema, "maximum", v->val.numeric, -1, false) &&
-			keeps(schema, "exclusiveMinimum", v->val.numeric, 1, true) && keeps(schema, "exclusiveMaximum", v->val.numeric, -1, true);
-	if (is_container(v, false))
-		return members_pass(schema, v);
-	if (is_container(v, true))
 	{
-		Numeric		n = int64_to_numeric(JsonContainerSize(v->val.binary.data));
+		Numeric		n = v->val.numeric;
 
-		if (!keeps(schema, "minItems", n, 1, false) || !keeps(schema, "maxItems", n, -1, false))
-			return false;
-		word = mw_json_get(schema, "items");
-		if (word == NULL)
-			return true;
-		it = JsonbIteratorInit(v->val.binary.data);
-		while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
-			if (tok == WJB_ELEM && !schema_passes(word, &e))
-				return false;
+		word = member(schema, "multipleOf");
+		if (word && word->type == jbvNumeric && !is_multiple(n, word->val.numeric))
+			return fail(c, "must be a multiple of %s",
+						DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(word->val.numeric))));
+		return keeps(c, schema, "minimum", n, 1, false, "") && keeps(c, schema, "maximum", n, -1, false, "") &&
+			keeps(c, schema, "exclusiveMinimum", n, 1, true, "") && keeps(c, schema, "exclusiveMaximum", n, -1, true, "");
 	}
+	if (is_object(v))
+		return members_pass(c, schema, v);
+	if (is_array(v))
+		return elements_pass(c, schema, v);
 	return true;
 }
 
-/* mw_schema_accepts parses both and compares. */
+char *
+mw_schema_breach(Jsonb *schema, Jsonb *value)
+{
+	Check		c = {0};
+	JsonbValue	v;
+	StringInfoData all;
+	ListCell   *lc;
+
+	whole(schema, &c.root);
+	whole(value, &v);
+	initStringInfo(&c.path);
+	if (check(&c, &c.root, &v) && c.steps < MAX_STEPS)
+		return NULL;
+	if (c.steps >= MAX_STEPS)
+		return pstrdup("the value takes too long to be checked");
+	initStringInfo(&all);
+	foreach(lc, c.why)
+		appendStringInfo(&all, "%s%s", all.len > 0 ? "; " : "", (char *) lfirst(lc));
+	return all.data;
+}
+
 bool
 mw_schema_accepts(const char *schema, const char *s, int len)
 {
 	Jsonb	   *wanted = mw_json_parse(schema, strlen(schema), NULL);
 	Jsonb	   *given = mw_json_parse(s, len, NULL);
-	JsonbValue	v;
 
 	if (given == NULL)
 		return false;
-	if (wanted == NULL)
-		return true;
-	if (JB_ROOT_IS_SCALAR(given))
-		v = *getIthJsonbValueFromContainer(&given->root, 0);
-	else
-	{
-		v.type = jbvBinary;
-		v.val.binary.data = &given->root;
-		v.val.binary.len = VARSIZE(given) - VARHDRSZ;
-	}
-	return accepts(wanted, &v);
+	return wanted == NULL || mw_schema_breach(wanted, given) == NULL;
 }

@@ -79,12 +79,15 @@ typedef struct Pinned
 	bool		path;			/* an override was pushed */
 } Pinned;
 
+int			mw_spi_depth;
+
 static HTAB *plans;
 static List *retired;			/* of SPIPlanPtr, in TopMemoryContext */
 static uint64 authid_generation = 1;
 
 static Oid	owner_relid;		/* mw.tenant; its owner is the one who writes */
 static Oid	owner = InvalidOid;
+static Oid	extension_schema = InvalidOid;	/* never another while the extension is there: it is not relocatable */
 
 static void
 authid_changed(Datum arg, int cacheid, uint32 hash)
@@ -96,7 +99,7 @@ static void
 relation_changed(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == owner_relid)
-		owner = InvalidOid;
+		owner = extension_schema = InvalidOid;
 }
 
 /* At any end of a transaction nothing of ours runs any more: free what was retired, and all when it is too much. */
@@ -117,6 +120,7 @@ transaction_ended(XactEvent event, void *arg)
 			return;
 	}
 
+	mw_spi_depth = 0;
 	if (plans && hash_get_num_entries(plans) > MAX_PLANS)
 	{
 		HASH_SEQ_STATUS seq;
@@ -284,10 +288,12 @@ run(MwStmt *stmt, MwAs as, Datum *values, const char *nulls, bool read_only, lon
 	plan = plan_for(stmt);
 	if (as == MW_AS_CALLER && read_only && !is_planned(plan))
 		plan_by_index(&pinned);
+	mw_spi_depth++;
 	snapshot = IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot();
 	rc = SPI_execute_snapshot(plan, values, nulls, snapshot, InvalidSnapshot, read_only, true, limit);
 	if (rc < 0)
 		elog(ERROR, "mw: could not run a statement: %s", SPI_result_code_string(rc));
+	mw_spi_depth--;
 
 	unpin(&pinned);
 	if (as == MW_AS_OWNER)
@@ -343,15 +349,14 @@ mw_extension_owner(void)
 	return owner;
 }
 
-const char *
-mw_extension_schema(void)
+static Oid
+find_extension_schema(void)
 {
 	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tup;
 	Oid			schema = InvalidOid;
-	char	   *name;
 
 	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ, CStringGetDatum("mw"));
 	scan = systable_beginscan(rel, ExtensionNameIndexId, true, NULL, 1, &key);
@@ -360,8 +365,19 @@ mw_extension_schema(void)
 		schema = ((Form_pg_extension) GETSTRUCT(tup))->extnamespace;
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
+	return schema;
+}
 
-	name = OidIsValid(schema) ? get_namespace_name(schema) : NULL;
+const char *
+mw_extension_schema(void)
+{
+	char	   *name;
+
+	/* what is remembered is forgotten with the owner, so that is asked for first */
+	(void) mw_extension_owner();
+	if (!OidIsValid(extension_schema))
+		extension_schema = find_extension_schema();
+	name = OidIsValid(extension_schema) ? get_namespace_name(extension_schema) : NULL;
 	if (name == NULL)
 		not_installed();
 	return quote_identifier(name);
@@ -370,13 +386,17 @@ mw_extension_schema(void)
 /* ---------- roles ---------- */
 
 void
+mw_become_role(Oid role, MwRoleSave *save)
+{
+	GetUserIdAndSecContext(&save->userid, &save->sec);
+	SetUserIdAndSecContext(role, save->sec | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
+	save->guc_level = NewGUCNestLevel();
+}
+
+void
 mw_become_owner(MwRoleSave *save)
 {
-	Oid			to = mw_extension_owner();
-
-	GetUserIdAndSecContext(&save->userid, &save->sec);
-	SetUserIdAndSecContext(to, save->sec | SECURITY_LOCAL_USERID_CHANGE | SECURITY_RESTRICTED_OPERATION);
-	save->guc_level = NewGUCNestLevel();
+	mw_become_role(mw_extension_owner(), save);
 }
 
 void

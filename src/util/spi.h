@@ -23,7 +23,7 @@ typedef struct MwStmt
 {
 	const char *sql;
 	int			nargs;
-	Oid			types[24];
+	Oid			types[25];
 } MwStmt;
 
 /*
@@ -37,6 +37,12 @@ extern uint64 mw_spi_read(MwStmt *stmt, MwAs as, Datum *values, const char *null
 extern uint64 mw_spi_write(MwStmt *stmt, MwAs as, Datum *values, const char *nulls);
 
 /*
+ * Statements of ours that run now, one inside another; an ERROR leaves the
+ * number too high until the transaction ends, so compare with what it was.
+ */
+extern int	mw_spi_depth;
+
+/*
  * Row policies filter, whatever the caller set, until the level that is returned
  * (the given one, or if that is 0 a new one) is ended by AtEOXact_GUC; 0: nothing to end
  */
@@ -46,7 +52,7 @@ extern int	mw_row_security_on(int level);
 extern Oid	mw_extension_owner(void);
 extern const char *mw_extension_schema(void);
 
-/* Switch to the owner (restricted) and back; an ERROR unwinds it with the (sub)transaction. */
+/* Switch to the owner, or to another role, (restricted) and back; an ERROR unwinds it with the (sub)transaction. */
 typedef struct MwRoleSave
 {
 	Oid			userid;
@@ -54,6 +60,7 @@ typedef struct MwRoleSave
 	int			guc_level;
 } MwRoleSave;
 extern void mw_become_owner(MwRoleSave *save);
+extern void mw_become_role(Oid role, MwRoleSave *save);
 extern void mw_become_caller(const MwRoleSave *save);
 
 #endif

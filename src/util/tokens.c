@@ -21,11 +21,23 @@
 #include "util/tokens.h"
 #include "util/scan.h"
 
+/* Bits of two words together, the second with no two beside each other: so that their pairs can be added */
+static inline int
+popcount_both(uint64 x, uint64 y)
+{
+	const uint64 pairs = UINT64CONST(0x5555555555555555);
+	const uint64 fours = UINT64CONST(0x3333333333333333);
+	uint64		n = x - ((x >> 1) & pairs) + ((y | (y >> 1)) & pairs);
+
+	n = (n & fours) + ((n >> 2) & fours);
+	n = (n + (n >> 4)) & UINT64CONST(0x0f0f0f0f0f0f0f0f);
+	return (int) ((n * UINT64CONST(0x0101010101010101)) >> 56);
+}
+
 int64
 mw_tokens_of_text(const char *s, int len)
 {
-	int64		letters = 0;
-	int64		runs = 0;		/* of letters */
+	int64		halves = 0;		/* letters, and runs of them */
 	int64		others = 0;		/* digits, marks, breaks: one each */
 	int64		blanks = 0;		/* that follow a blank */
 	int64		wide = 0;
@@ -45,13 +57,12 @@ mw_tokens_of_text(const char *s, int len)
 		mw_block_load(&blk, s + at, len - at);
 		letter = mw_block_letters(&blk);
 		high = mw_block_high(&blk);
-		blank = mw_block_range(&blk, ' ', ' ');
-		letters += pg_popcount64(letter);
-		runs += pg_popcount64(letter & ~((letter << 1) | letter_before));
+		blank = mw_block_either(&blk, ' ', ' ');
+		halves += popcount_both(letter, letter & ~((letter << 1) | letter_before));
 		twice = blank & ((blank << 1) | blank_before);
 		if (twice)
 			blanks += pg_popcount64(twice);
-		others += pg_popcount64(valid & ~(letter | high | blank));
+		others += popcount_both(valid & ~(letter | high | blank), 0);
 		letter_before = letter >> 63;
 		blank_before = blank >> 63;
 		if (high)
@@ -62,5 +73,5 @@ mw_tokens_of_text(const char *s, int len)
 			wide += 4 * pg_popcount64(mw_block_range(&blk, 0xf0, 0xf7));
 		}
 	}
-	return (letters + runs + 1) / 2 + others + (blanks + 1) / 2 + wide;
+	return (halves + 1) / 2 + others + (blanks + 1) / 2 + wide;
 }

@@ -13,93 +13,41 @@
 
 #include "util/validate_int.h"
 
-/* Copy the ASCII digits of s; returns how many there are in all, stores at most max. */
-static int
-digits_of(const char *s, int len, char *out, int max)
-{
-	int			n = 0;
-	int			i;
-
-	for (i = 0; i < len; i++)
-	{
-		if (!is_digit(s[i]))
-			continue;
-		if (n < max)
-			out[n] = s[i];
-		n++;
-	}
-	return n;
-}
-
-static bool
-luhn_sum(const char *d, int n)
-{
-	int			sum = 0;
-	int			i;
-
-	for (i = 0; i < n; i++)
-	{
-		int			v = d[n - 1 - i] - '0';
-
-		if (i % 2 == 1)
-		{
-			v *= 2;
-			if (v > 9)
-				v -= 9;
-		}
-		sum += v;
-	}
-	return sum % 10 == 0;
-}
-
 /* luhn: the whole match has two digits or more and a right check digit. */
 static int
 v_luhn(const char *s, int len)
 {
-	char		d[64];
-	int			n = digits_of(s, len, d, sizeof(d));
+	int			d[64];
+	int			n = mw_digits(s, len, d, lengthof(d));
 
-	return n >= 2 && n <= (int) sizeof(d) && luhn_sum(d, n) ? len : 0;
+	return n >= 2 && n <= (int) lengthof(d) && mw_luhn(d, n) ? len : 0;
 }
 
-/* The number that the first n digits make */
-static int
-prefix(const char *d, int n)
+#define FROM_TO(lo, hi) ((2u << (hi)) - (1u << (lo)))
+
+/* The lengths of cards whose first four digits are these, a bit each; 0 where no issuer gives such out */
+static uint32
+card_lengths(int p4)
 {
-	int			v = 0;
+	int			p2 = p4 / 100;
+	int			p3 = p4 / 10;
 
-	while (n-- > 0)
-		v = v * 10 + (*d++ - '0');
-	return v;
-}
-
-/* Whether an issuer gives out numbers that begin so and have this length. */
-static bool
-card_issuer(const char *d, int n)
-{
-	int			p2 = prefix(d, 2);
-	int			p3 = prefix(d, 3);
-	int			p4 = prefix(d, 4);
-
-	if (d[0] == '4')			/* Visa */
-		return n == 13 || n == 16 || n == 19;
+	if (p4 / 1000 == 4)			/* Visa */
+		return 1u << 13 | 1u << 16 | 1u << 19;
 	if ((p2 >= 51 && p2 <= 55) || (p4 >= 2221 && p4 <= 2720))	/* Mastercard */
-		return n == 16;
+		return 1u << 16;
 	if (p2 == 34 || p2 == 37)	/* American Express */
-		return n == 15;
+		return 1u << 15;
 	if ((p3 >= 300 && p3 <= 305) || p2 == 36 || p2 == 38 || p2 == 39)	/* Diners Club */
-		return n >= 14 && n <= 19;
-	if (p4 == 6011 || (p3 >= 644 && p3 <= 649) || p2 == 65)	/* Discover */
-		return n >= 16 && n <= 19;
-	if (p2 == 35)				/* JCB */
-		return n >= 16 && n <= 19;
-	if (p2 == 62)				/* UnionPay */
-		return n >= 16 && n <= 19;
-	if (p4 >= 2200 && p4 <= 2204)	/* Mir */
-		return n >= 16 && n <= 19;
+		return FROM_TO(14, 19);
+	if (p4 == 6011 || (p3 >= 644 && p3 <= 649) || p2 == 65 ||	/* Discover */
+		p2 == 35 ||				/* JCB */
+		p2 == 62 ||				/* UnionPay */
+		(p4 >= 2200 && p4 <= 2204)) /* Mir */
+		return FROM_TO(16, 19);
 	if (p2 == 50 || (p2 >= 56 && p2 <= 58) || p2 == 63 || p2 == 67)	/* Maestro */
-		return n >= 13 && n <= 19;
-	return false;
+		return FROM_TO(13, 19);
+	return 0;
 }
 
 /*
@@ -109,19 +57,27 @@ card_issuer(const char *d, int n)
 static int
 v_cc(const char *s, int len)
 {
-	char		d[20];
+	static const uint8 doubled[] = {0, 2, 4, 6, 8, 1, 3, 5, 7, 9};
+	int			first = 0;		/* the first four digits */
+	int			sums[2] = {0};	/* Luhn's, where the doubled digits are those at even places, and at odd ones */
+	uint32		lengths = 0;
 	int			n = 0;
 	int			best = 0;
-	int			i;
 
-	for (i = 0; i < len && n < 19; i++)
+	for (int i = 0; i < len && n < 19; i++)
 	{
+		int			d = s[i] - '0';
+
 		if (!is_digit(s[i]))
 			continue;
-		d[n++] = s[i];
-		if (n < 13 || (i + 1 < len && is_digit(s[i + 1])))
-			continue;
-		if (card_issuer(d, n) && luhn_sum(d, n))
+		sums[n % 2] += doubled[d];
+		sums[1 - n % 2] += d;
+		n++;
+		if (n <= 4)
+			first = first * 10 + d;
+		if (n == 4 && (lengths = card_lengths(first)) == 0)
+			return 0;
+		if (((lengths >> n) & 1) && sums[n % 2] % 10 == 0 && (i + 1 == len || !is_digit(s[i + 1])))
 			best = i + 1;
 	}
 	return best;
@@ -131,33 +87,21 @@ v_cc(const char *s, int len)
 static int
 v_ssn(const char *s, int len)
 {
-	char		d[9];
-	int			area;
+	int64		area;
 
-	if (digits_of(s, len, d, sizeof(d)) != 9)
-		return 0;
-	area = prefix(d, 3);
-	if (area == 0 || area == 666 || area >= 900)
-		return 0;
-	if (prefix(d + 3, 2) == 0 || prefix(d + 5, 4) == 0)
-		return 0;
-	return len;
+	DIGITS(9);
+	area = mw_number(d, 3);
+	return area != 0 && area != 666 && area < 900 && mw_two(d + 3) != 0 && mw_number(d + 5, 4) != 0 ? len : 0;
 }
 
 /* phone: E.164's number of digits, and not one digit over and over. */
 static int
 v_phone(const char *s, int len)
 {
-	char		d[20];
-	int			n = digits_of(s, len, d, sizeof(d));
-	int			i;
+	int			d[17];			/* 15, and 00 in front */
+	int			n = mw_digits(s, len, d, lengthof(d));
 
-	if (n < 7 || n > 17)		/* 15, and 00 in front */
-		return 0;
-	for (i = 1; i < n && i < (int) sizeof(d); i++)
-		if (d[i] != d[0])
-			return len;
-	return 0;
+	return n >= 7 && n <= (int) lengthof(d) && !mw_all_same(d, n) ? len : 0;
 }
 
 /*

@@ -49,14 +49,13 @@ base58(const char *s, int len, const char *alphabet, uint8 *out, int max)
 }
 
 static int
-base58check(const char *s, int len, const char *alphabet)
+base58check(const char *s, int len, const char *alphabet, int shortest, int longest, int version)
 {
-	uint8		b[32];
+	uint8		b[48];
 	uint8		hash[crypto_hash_sha256_BYTES];
 	int			n = base58(s, len, alphabet, b, sizeof(b));
 
-	/* version of one byte or two, 20 bytes, checksum */
-	if (n != 25 && n != 26)
+	if (n < shortest || n > longest || (version >= 0 && b[0] != version))
 		return 0;
 	crypto_hash_sha256(hash, b, n - 4);
 	crypto_hash_sha256(hash, hash, sizeof(hash));
@@ -66,13 +65,21 @@ base58check(const char *s, int len, const char *alphabet)
 static int
 v_base58check(const char *s, int len)
 {
-	return base58check(s, len, bitcoin_alphabet);
+	/* version of one byte or two, 20 bytes, checksum */
+	return base58check(s, len, bitcoin_alphabet, 25, 26, -1);
 }
 
 static int
 v_base58ripple(const char *s, int len)
 {
-	return base58check(s, len, ripple_alphabet);
+	return base58check(s, len, ripple_alphabet, 25, 26, -1);
+}
+
+/* wif: a key of Bitcoin's, 32 bytes, and a mark where its public one is compressed */
+static int
+v_wif(const char *s, int len)
+{
+	return base58check(s, len, bitcoin_alphabet, 37, 38, 0x80);
 }
 
 /* bech32: and bech32m, which differs in one constant. */
@@ -194,5 +201,5 @@ v_monero(const char *s, int len)
 
 const MwValidatorEntry mw_validators_coin[] = {
 	{"base58check", v_base58check}, {"base58ripple", v_base58ripple}, {"bech32", v_bech32},
-	{"ethereum", v_ethereum}, {"monero", v_monero}, {NULL, NULL},
+	{"ethereum", v_ethereum}, {"monero", v_monero}, {"wif", v_wif}, {NULL, NULL},
 };

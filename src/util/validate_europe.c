@@ -7,22 +7,6 @@
  */
 #include "util/validate_int.h"
 
-#define DIGITS(n) \
-	int			d[n]; \
-	if (mw_digits(s, len, d, n) != (n)) \
-		return 0
-
-#define ALNUMS(n) \
-	char		c[n]; \
-	if (mw_alnums(s, len, c, n) != (n)) \
-		return 0
-
-static int
-two(const int *d)
-{
-	return d[0] * 10 + d[1];
-}
-
 /* ---------- United Kingdom, Ireland ---------- */
 
 static int
@@ -106,14 +90,14 @@ v_be_nn(const char *s, int len)
 	int64		v;
 
 	DIGITS(11);
-	month = two(d + 2);
+	month = mw_two(d + 2);
 	/* born before 2000 or after; months of numbers for strangers are 20 or 40 more, and 0 is unknown */
-	if (month > 52 || month % 20 > 12 || two(d + 4) > 31)
+	if (month > 52 || month % 20 > 12 || mw_two(d + 4) > 31)
 		return 0;
 	v = mw_number(d, 9);
 	if (v == 0)
 		return 0;
-	return 97 - v % 97 == two(d + 9) || 97 - (v + INT64CONST(2000000000)) % 97 == two(d + 9) ? len : 0;
+	return 97 - v % 97 == mw_two(d + 9) || 97 - (v + INT64CONST(2000000000)) % 97 == mw_two(d + 9) ? len : 0;
 }
 
 static int
@@ -127,7 +111,7 @@ static int
 v_lu_nin(const char *s, int len)
 {
 	DIGITS(13);
-	return mw_is_date(mw_number(d, 4), two(d + 4), two(d + 6)) && d[0] > 0 && d[0] < 3 && mw_luhn(d, 12) ? len : 0;
+	return mw_is_date(mw_number(d, 4), mw_two(d + 4), mw_two(d + 6)) && d[0] > 0 && d[0] < 3 && mw_luhn(d, 12) ? len : 0;
 }
 
 static int
@@ -177,8 +161,8 @@ v_de_svnr(const char *s, int len)
 		}
 		else
 			v[k++] = c[i] - '0';
-	day = two(v + 2);
-	if (!mw_is_date(0, two(v + 4), day > 50 ? day - 50 : day))
+	day = mw_two(v + 2);
+	if (!mw_is_date(0, mw_two(v + 4), day > 50 ? day - 50 : day))
 		return 0;
 	for (int i = 0; i < 12; i++)
 	{
@@ -201,7 +185,7 @@ v_de_id_card(const char *s, int len)
 		return 0;
 	for (int i = 0; i < 9; i++)
 	{
-		int			v = is_digit(c[i]) ? c[i] - '0' : c[i] - 'A' + 10;
+		int			v = mw_value(c[i]);
 
 		digits += is_digit(c[i]) ? 1 : 0;
 		sum += v * ("731"[i % 3] - '0');
@@ -238,7 +222,7 @@ v_at_svnr(const char *s, int len)
 
 	DIGITS(10);
 	sum = d[0] * 3 + d[1] * 7 + d[2] * 9 + mw_weighted(d + 4, "584216");
-	return sum % 11 == d[3] && two(d + 4) >= 1 && two(d + 4) <= 31 && two(d + 6) >= 1 && two(d + 6) <= 15 ? len : 0;
+	return sum % 11 == d[3] && mw_two(d + 4) >= 1 && mw_two(d + 4) <= 31 && mw_two(d + 6) >= 1 && mw_two(d + 6) <= 15 ? len : 0;
 }
 
 /* ---------- Spain, Portugal, Italy, Greece ---------- */
@@ -273,10 +257,10 @@ v_es_ssn(const char *s, int len)
 
 	DIGITS(12);
 	v = mw_number(d + 2, 8);
-	if (two(d) < 1 || (two(d) > 53 && two(d) != 66))
+	if (mw_two(d) < 1 || (mw_two(d) > 53 && mw_two(d) != 66))
 		return 0;
-	v = v < 10000000 ? v + two(d) * INT64CONST(10000000) : mw_number(d, 10);
-	return v % 97 == two(d + 10) ? len : 0;
+	v = v < 10000000 ? v + mw_two(d) * INT64CONST(10000000) : mw_number(d, 10);
+	return v % 97 == mw_two(d + 10) ? len : 0;
 }
 
 static int
@@ -292,22 +276,12 @@ v_pt_nif(const char *s, int len)
 static int
 v_pt_cc(const char *s, int len)
 {
-	int			sum = 0;
+	int			v[12];
 
 	ALNUMS(12);
 	for (int i = 0; i < 12; i++)
-	{
-		int			v = is_digit(c[i]) ? c[i] - '0' : c[i] - 'A' + 10;
-
-		if (i % 2 == 0)
-		{
-			v *= 2;
-			if (v > 9)
-				v -= 9;
-		}
-		sum += v;
-	}
-	return sum % 10 == 0 ? len : 0;
+		v[i] = mw_value(c[i]);
+	return mw_luhn(v, 12) ? len : 0;
 }
 
 static int
@@ -332,7 +306,7 @@ static int
 v_gr_amka(const char *s, int len)
 {
 	DIGITS(11);
-	return mw_is_date(0, two(d + 2), two(d)) && mw_luhn(d, 11) ? len : 0;
+	return mw_is_date(0, mw_two(d + 2), mw_two(d)) && mw_luhn(d, 11) ? len : 0;
 }
 
 static int
@@ -358,8 +332,8 @@ v_se_pnr(const char *s, int len)
 
 	if (n != 10 && n != 12)
 		return 0;
-	day = two(t + 4);
-	return mw_is_date(0, two(t + 2), day > 60 ? day - 60 : day) && mw_luhn(t, 10) ? len : 0;
+	day = mw_two(t + 4);
+	return mw_is_date(0, mw_two(t + 2), day > 60 ? day - 60 : day) && mw_luhn(t, 10) ? len : 0;
 }
 
 static int
@@ -371,8 +345,8 @@ v_no_fnr(const char *s, int len)
 				k2;
 
 	DIGITS(11);
-	day = two(d) > 40 ? two(d) - 40 : two(d);
-	month = two(d + 2) > 80 ? two(d + 2) - 80 : two(d + 2) > 40 ? two(d + 2) - 40 : two(d + 2);
+	day = mw_two(d) > 40 ? mw_two(d) - 40 : mw_two(d);
+	month = mw_two(d + 2) > 80 ? mw_two(d + 2) - 80 : mw_two(d + 2) > 40 ? mw_two(d + 2) - 40 : mw_two(d + 2);
 	if (!mw_is_date(0, month, day))
 		return 0;
 	k1 = (11 - mw_weighted(d, "376189452") % 11) % 11;
@@ -384,7 +358,7 @@ static int
 v_dk_cpr(const char *s, int len)
 {
 	DIGITS(10);
-	return mw_is_date(0, two(d + 2), two(d)) ? len : 0;
+	return mw_is_date(0, mw_two(d + 2), mw_two(d)) ? len : 0;
 }
 
 static int
@@ -397,7 +371,7 @@ v_fi_hetu(const char *s, int len)
 	/* the sign between date and number is the century */
 	if (len != 11 || mw_digits(s, 6, d, 6) != 6 || mw_digits(s + 7, 3, d + 6, 3) != 3)
 		return 0;
-	if (!mw_is_date(0, two(d + 2), two(d)) || mw_number(d + 6, 3) < 2)
+	if (!mw_is_date(0, mw_two(d + 2), mw_two(d)) || mw_number(d + 6, 3) < 2)
 		return 0;
 	if (is_letter(last))
 		last &= ~0x20;
@@ -410,8 +384,8 @@ v_is_kt(const char *s, int len)
 	int			day;
 
 	DIGITS(10);
-	day = two(d) > 40 ? two(d) - 40 : two(d);
-	if (!mw_is_date(0, two(d + 2), day) || (d[9] != 0 && d[9] != 8 && d[9] != 9))
+	day = mw_two(d) > 40 ? mw_two(d) - 40 : mw_two(d);
+	if (!mw_is_date(0, mw_two(d + 2), day) || (d[9] != 0 && d[9] != 8 && d[9] != 9))
 		return 0;
 	return (11 - mw_weighted(d, "32765432") % 11) % 11 == d[8] ? len : 0;
 }
@@ -423,7 +397,7 @@ v_ee_ik(const char *s, int len)
 	int			check;
 
 	DIGITS(11);
-	if (!mw_is_date(0, two(d + 3), two(d + 5)))
+	if (!mw_is_date(0, mw_two(d + 3), mw_two(d + 5)))
 		return 0;
 	check = mw_weighted(d, "1234567891") % 11;
 	if (check == 10)
@@ -437,7 +411,7 @@ v_lv_pk(const char *s, int len)
 	DIGITS(11);
 	if (d[0] == 3 && d[1] >= 2)
 		return len;				/* since 2017 without a date and without a check digit */
-	if (!mw_is_date(0, two(d + 2), two(d)) || d[6] > 2)
+	if (!mw_is_date(0, mw_two(d + 2), mw_two(d)) || d[6] > 2)
 		return 0;
 	return (1101 - mw_weighted(d, "16379A5842")) % 11 % 10 == d[10] ? len : 0;
 }
@@ -449,7 +423,7 @@ v_pl_pesel(const char *s, int len)
 {
 	DIGITS(11);
 	/* the century is in the month */
-	if (!mw_is_date(0, two(d + 2) % 20, two(d + 4)))
+	if (!mw_is_date(0, mw_two(d + 2) % 20, mw_two(d + 4)))
 		return 0;
 	return (10 - mw_weighted(d, "1379137913") % 10) % 10 == d[10] ? len : 0;
 }
@@ -470,7 +444,7 @@ v_pl_id_card(const char *s, int len)
 
 	ALNUMS(9);
 	for (int i = 0; i < 9; i++)
-		sum += (is_digit(c[i]) ? c[i] - '0' : c[i] - 'A' + 10) * (weights[i] - '0');
+		sum += mw_value(c[i]) * (weights[i] - '0');
 	return sum % 10 == c[3] - '0' ? len : 0;
 }
 
@@ -483,12 +457,12 @@ v_cz_rc(const char *s, int len)
 
 	if (n != 9 && n != 10)
 		return 0;
-	month = two(d + 2);
+	month = mw_two(d + 2);
 	month = month > 70 ? month - 70 : month > 50 ? month - 50 : month > 20 ? month - 20 : month;
-	if (!mw_is_date(0, month, two(d + 4)))
+	if (!mw_is_date(0, month, mw_two(d + 4)))
 		return 0;
 	if (n == 9)
-		return two(d) <= 53 ? len : 0;	/* without a check digit until 1953 */
+		return mw_two(d) <= 53 ? len : 0;	/* without a check digit until 1953 */
 	return mw_number(d, 9) % 11 % 10 == d[9] ? len : 0;
 }
 
@@ -512,7 +486,7 @@ v_ro_cnp(const char *s, int len)
 	int			check;
 
 	DIGITS(13);
-	if (!mw_is_date(0, two(d + 3), two(d + 5)) || two(d + 7) < 1 || two(d + 7) > 80)
+	if (!mw_is_date(0, mw_two(d + 3), mw_two(d + 5)) || mw_two(d + 7) < 1 || mw_two(d + 7) > 80)
 		return 0;
 	check = mw_weighted(d, "279146358279") % 11;
 	return (check == 10 ? 1 : check) == d[12] ? len : 0;
@@ -524,8 +498,8 @@ v_bg_egn(const char *s, int len)
 	int			month;
 
 	DIGITS(10);
-	month = two(d + 2) > 40 ? two(d + 2) - 40 : two(d + 2) > 20 ? two(d + 2) - 20 : two(d + 2);
-	return mw_is_date(0, month, two(d + 4)) && mw_weighted(d, "2485A9736") % 11 % 10 == d[9] ? len : 0;
+	month = mw_two(d + 2) > 40 ? mw_two(d + 2) - 40 : mw_two(d + 2) > 20 ? mw_two(d + 2) - 20 : mw_two(d + 2);
+	return mw_is_date(0, month, mw_two(d + 4)) && mw_weighted(d, "2485A9736") % 11 % 10 == d[9] ? len : 0;
 }
 
 /* ---------- Croatia, Slovenia, Serbia ---------- */
@@ -543,7 +517,7 @@ v_jmbg(const char *s, int len)
 	int			check;
 
 	DIGITS(13);
-	if (!mw_is_date(0, two(d + 2), two(d)) || (d[4] != 9 && d[4] != 0))
+	if (!mw_is_date(0, mw_two(d + 2), mw_two(d)) || (d[4] != 9 && d[4] != 0))
 		return 0;
 	check = 11 - mw_weighted(d, "765432765432") % 11;
 	return (check > 9 ? 0 : check) == d[12] ? len : 0;
@@ -578,7 +552,7 @@ v_ru_snils(const char *s, int len)
 
 	DIGITS(11);
 	sum = mw_weighted(d, "987654321") % 101 % 100;
-	return !mw_all_same(d, 9) && sum == two(d + 9) ? len : 0;
+	return !mw_all_same(d, 9) && sum == mw_two(d + 9) ? len : 0;
 }
 
 static int
@@ -599,7 +573,7 @@ v_kz_iin(const char *s, int len)
 	int			check;
 
 	DIGITS(12);
-	if (!mw_is_date(0, two(d + 2), two(d + 4)) || d[6] > 6)
+	if (!mw_is_date(0, mw_two(d + 2), mw_two(d + 4)) || d[6] > 6)
 		return 0;
 	check = mw_weighted(d, "123456789AB") % 11;
 	if (check == 10)

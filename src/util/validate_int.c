@@ -39,7 +39,7 @@ mw_weighted(const int *d, const char *weights)
 	int			sum = 0;
 
 	for (; *weights; weights++, d++)
-		sum += *d * (is_digit(*weights) ? *weights - '0' : *weights - 'A' + 10);
+		sum += *d * mw_value(*weights);
 	return sum;
 }
 

@@ -6,23 +6,15 @@
 
 #include <math.h>
 
-static int
-two(const int *d)
-{
-	return d[0] * 10 + d[1];
-}
-
 /* ---------- banks ---------- */
 
 static int
 v_aba(const char *s, int len)
 {
-	int			d[9];
 	int			p;
 
-	if (mw_digits(s, len, d, 9) != 9)
-		return 0;
-	p = two(d);
+	DIGITS(9);
+	p = mw_two(d);
 	if (!(p <= 12 || (p >= 21 && p <= 32) || (p >= 61 && p <= 72) || p == 80) || mw_number(d, 9) == 0)
 		return 0;
 	return mw_weighted(d, "371371371") % 10 == 0 ? len : 0;
@@ -197,12 +189,10 @@ v_vin(const char *s, int len)
 {
 	static const char values[] = "0123456789.ABCDEFGH..JKLMN.P.R..STUVWXYZ";
 	static const char weights[] = "8765432A098765432";
-	char		c[17];
 	int			sum = 0;
 	int			digits = 0;
 
-	if (mw_alnums(s, len, c, 17) != 17)
-		return 0;
+	ALNUMS(17);
 	for (int i = 0; i < 17; i++)
 	{
 		int			w = weights[i] == 'A' ? 10 : weights[i] - '0';
@@ -278,7 +268,8 @@ stands_for(const char *s, int len)
 		"null", "none", "nil", "true", "false", "undefined", "string", "required", "optional", "redacted", "hidden", "masked",
 		"placeholder", "password", "passwd", "secret", "token", "varchar", "text", "char", "input", "str", "bool", "boolean", "int",
 		"integer", "number", "object", "empty", "unset", "unknown", "invalid", "incorrect", "wrong", "expired", "reset", "changed", "forgotten",
-		"the", "your", "must", "should", "not", "is", "a", "an", "and", "for", "with", "too", "at", "in", "to", "of", "if", "ok", "yes", "no", NULL
+		"the", "your", "must", "should", "not", "is", "a", "an", "and", "for", "with", "too", "at", "in", "to", "of", "if", "ok", "yes", "no", "see",
+		"same", "here", "this", "above", "below", NULL
 	};
 	bool		same = true;
 
@@ -322,6 +313,23 @@ v_token(const char *s, int len)
 	return bits >= 3.0 ? len : 0;
 }
 
+/* A path in small letters: pwd is also where one is */
+static bool
+is_path(const char *s, int len)
+{
+	int			slashes = 0;
+
+	if (s[0] != '/' && !(len > 1 && s[0] == '~' && s[1] == '/'))
+		return false;
+	for (int i = 0; i < len; i++)
+	{
+		slashes += s[i] == '/';
+		if (!(s[i] >= 'a' && s[i] <= 'z') && !is_digit(s[i]) && strchr("/._-~", s[i]) == NULL)
+			return false;
+	}
+	return slashes >= 2;
+}
+
 /* password: what stands behind the word is one, unless it stands for one */
 static int
 v_password(const char *s, int len)
@@ -329,7 +337,7 @@ v_password(const char *s, int len)
 	while (len > 0 && (s[len - 1] == '.' || s[len - 1] == ':' || s[len - 1] == '!' || s[len - 1] == '?') &&
 		   len > 1 && is_alnum(s[len - 2]) && len < 6)
 		len--;
-	if (len < 3 || stands_for(s, len))
+	if (len < 3 || stands_for(s, len) || is_path(s, len))
 		return 0;
 	return len;
 }

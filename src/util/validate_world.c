@@ -4,22 +4,6 @@
  */
 #include "util/validate_int.h"
 
-#define DIGITS(n) \
-	int			d[n]; \
-	if (mw_digits(s, len, d, n) != (n)) \
-		return 0
-
-#define ALNUMS(n) \
-	char		c[n]; \
-	if (mw_alnums(s, len, c, n) != (n)) \
-		return 0
-
-static int
-two(const int *d)
-{
-	return d[0] * 10 + d[1];
-}
-
 /* ---------- the Americas ---------- */
 
 static int
@@ -52,7 +36,7 @@ v_mx_rfc(const char *s, int len)
 	/* six digits of a date end three characters before the end */
 	if (len < 12 || mw_digits(s + len - 9, 6, d, 6) != 6)
 		return 0;
-	return mw_is_date(0, two(d + 2), two(d + 4)) ? len : 0;
+	return mw_is_date(0, mw_two(d + 2), mw_two(d + 4)) ? len : 0;
 }
 
 static int
@@ -138,7 +122,7 @@ static int
 v_ec_ci(const char *s, int len)
 {
 	DIGITS(10);
-	return ((two(d) >= 1 && two(d) <= 24) || two(d) == 30) && d[2] < 6 && mw_luhn(d, 10) ? len : 0;
+	return ((mw_two(d) >= 1 && mw_two(d) <= 24) || mw_two(d) == 30) && d[2] < 6 && mw_luhn(d, 10) ? len : 0;
 }
 
 static int
@@ -158,7 +142,7 @@ v_cn_id(const char *s, int len)
 
 	if (len != 18 || mw_digits(s, 17, d, 17) != 17)
 		return 0;
-	if (d[0] > 8 || two(d) < 11 || !mw_is_date(mw_number(d + 6, 4), two(d + 10), two(d + 12)))
+	if (d[0] > 8 || mw_two(d) < 11 || !mw_is_date(mw_number(d + 6, 4), mw_two(d + 10), mw_two(d + 12)))
 		return 0;
 	return "10X98765432"[mw_weighted(d, "79A584216379A5842") % 11] == (is_letter(last) ? last & ~0x20 : last) ? len : 0;
 }
@@ -167,7 +151,7 @@ static int
 v_cn_id15(const char *s, int len)
 {
 	DIGITS(15);
-	return mw_is_date(0, two(d + 8), two(d + 10)) ? len : 0;
+	return mw_is_date(0, mw_two(d + 8), mw_two(d + 10)) ? len : 0;
 }
 
 static int
@@ -202,7 +186,7 @@ v_hk_id(const char *s, int len)
 	if (n == 8)
 		sum = 36 * 9;
 	for (int i = 0; i < n - 1; i++)
-		sum += (is_digit(c[i]) ? c[i] - '0' : c[i] - 'A' + 10) * (n - i);
+		sum += mw_value(c[i]) * (n - i);
 	check = 11 - sum % 11;
 	return (check == 11 ? '0' : check == 10 ? 'A' : '0' + check) == c[n - 1] ? len : 0;
 }
@@ -222,7 +206,7 @@ v_kr_rrn(const char *s, int len)
 {
 	DIGITS(13);
 	/* numbers given since 2020 have no check digit */
-	return mw_is_date(0, two(d + 2), two(d + 4)) ? len : 0;
+	return mw_is_date(0, mw_two(d + 2), mw_two(d + 4)) ? len : 0;
 }
 
 /* ---------- South-East Asia and Oceania ---------- */
@@ -253,11 +237,11 @@ v_my_nric(const char *s, int len)
 	int			place;
 
 	DIGITS(12);
-	place = two(d + 6);
+	place = mw_two(d + 6);
 	if (place == 0 || (place >= 17 && place <= 20) || place == 69 || place == 70 || place == 73 || place == 80 ||
 		place == 81 || (place >= 94 && place <= 97))
 		return 0;
-	return mw_is_date(0, two(d + 2), two(d + 4)) ? len : 0;
+	return mw_is_date(0, mw_two(d + 2), mw_two(d + 4)) ? len : 0;
 }
 
 static int
@@ -273,8 +257,8 @@ v_id_nik(const char *s, int len)
 	int			day;
 
 	DIGITS(16);
-	day = two(d + 6) > 40 ? two(d + 6) - 40 : two(d + 6);
-	return two(d) >= 11 && two(d) <= 96 && mw_is_date(0, two(d + 8), day) ? len : 0;
+	day = mw_two(d + 6) > 40 ? mw_two(d + 6) - 40 : mw_two(d + 6);
+	return mw_two(d) >= 11 && mw_two(d) <= 96 && mw_is_date(0, mw_two(d + 8), day) ? len : 0;
 }
 
 static int
@@ -412,14 +396,14 @@ static int
 v_eg_id(const char *s, int len)
 {
 	DIGITS(14);
-	return mw_is_date(0, two(d + 3), two(d + 5)) && two(d + 7) >= 1 && two(d + 7) <= 88 ? len : 0;
+	return mw_is_date(0, mw_two(d + 3), mw_two(d + 5)) && mw_two(d + 7) >= 1 && mw_two(d + 7) <= 88 ? len : 0;
 }
 
 static int
 v_kw_civil_id(const char *s, int len)
 {
 	DIGITS(12);
-	return mw_is_date(0, two(d + 3), two(d + 5)) && 11 - mw_weighted(d, "2163791A584") % 11 == d[11] ? len : 0;
+	return mw_is_date(0, mw_two(d + 3), mw_two(d + 5)) && 11 - mw_weighted(d, "2163791A584") % 11 == d[11] ? len : 0;
 }
 
 static int
@@ -436,7 +420,7 @@ static int
 v_za_id(const char *s, int len)
 {
 	DIGITS(13);
-	return mw_is_date(0, two(d + 2), two(d + 4)) && d[10] <= 2 && mw_luhn(d, 13) ? len : 0;
+	return mw_is_date(0, mw_two(d + 2), mw_two(d + 4)) && d[10] <= 2 && mw_luhn(d, 13) ? len : 0;
 }
 
 const MwValidatorEntry mw_validators_world[] = {

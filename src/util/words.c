@@ -2,10 +2,9 @@
  * words.c - one pass over a text for the words of many patterns.
  *
  * The finder takes of each word the four bytes that are rarest in prose, and
- * looks at each place of the text whether its next four bytes are any word's: a
- * multiplication and one look into a small table, without a chain from one place
- * to the next, which is several times faster than an automaton.  What passes is
- * compared in full.  Letters are compared without regard to ASCII case (the bit
+ * looks at each place of the text whether its next four bytes are any word's
+ * (sift.c), without a chain from one place to the next, which is several times
+ * faster than an automaton.  What passes is compared in full.  Letters are compared without regard to ASCII case (the bit
  * 0x20 is ignored in all bytes: more may pass, never less).
  *
  * A word tells where a match that holds it begins: so many bytes before it.
@@ -21,7 +20,7 @@
 #include "port/pg_bitutils.h"
 
 #include "util/literals.h"
-#include "util/scan.h"
+#include "util/sift.h"
 
 /* Four bytes that half of all prose is made of, though their letters are not the commonest */
 static bool
@@ -71,9 +70,8 @@ mw_word_best_four(const char *word, int len)
 	return best;
 }
 
-#define MW_TABLE_BITS	16
-/* chains begin at so many places; the table's bits have kept nearly all else away */
-#define MW_HEAD_BITS	14
+/* chains begin at so many places; the sift has kept nearly all else away */
+#define MW_HEAD_BITS	13
 /* a bit of a set stands for so many bytes, and its 64 bits for a segment */
 #define MW_CELL			16
 #define MW_SEGMENT		(64 * MW_CELL)
@@ -109,7 +107,7 @@ struct MwWords
 {
 	int			npatterns;
 	int			nids;
-	uint8		table[1 << MW_TABLE_BITS];	/* by hash: 1 where it is a word's */
+	MwSift	   *sift;
 	uint16		heads[1 << MW_HEAD_BITS];	/* by hash: 1 + the first entry of its chain, 0 for none */
 	uint16	   *next;
 	Entry	   *entries;
@@ -121,35 +119,9 @@ struct MwWords
 	uint64	   *loose;			/* patterns with sets and without a bound: run where all were seen */
 };
 
-#define FOLD4			0x20202020u
 #define BIT(set, i)		(((set)[(i) / 64] >> ((i) % 64)) & 1)
 #define SET_BIT(set, i)	((set)[(i) / 64] |= UINT64CONST(1) << ((i) % 64))
-
-/*
- * Both halves times a number, added: what pmaddwd does to four at once.  The
- * middle of the sum is the hash; the top hardly differs between letters.
- */
-#define HASH_LOW		27459
-#define HASH_HIGH		23117
-
-static inline uint32
-hash4(uint32 x)
-{
-	int32		sum = (int32) (int16) (uint16) x * HASH_LOW + (int32) (int16) (uint16) (x >> 16) * HASH_HIGH;
-
-	return ((uint32) sum >> 8) & ((1 << MW_TABLE_BITS) - 1);
-}
-
-#define HEAD4(x)		(hash4(x) >> (MW_TABLE_BITS - MW_HEAD_BITS))
-
-static inline uint32
-load4(const char *p)
-{
-	uint32		x;
-
-	memcpy(&x, p, 4);
-	return x | FOLD4;
-}
+#define HEAD4(x)		((x) * 0x9e3779b1u >> (32 - MW_HEAD_BITS))
 
 typedef struct Word
 {
@@ -183,6 +155,7 @@ mw_words_make(List **sets, const int *longest, int n,
 	int			total = nwords;
 	int			nentries = 0;
 	int			textlen = 0;
+	uint32	   *fours;
 	Word	   *all;
 	int			i,
 				k;
@@ -251,6 +224,7 @@ mw_words_make(List **sets, const int *longest, int n,
 	w->entries = palloc0(sizeof(Entry) * Max(1, nentries));
 	w->text = palloc(Max(1, textlen));
 	w->uses = palloc(sizeof(Use) * Max(1, total));
+	fours = palloc(sizeof(uint32) * Max(1, nentries));
 	nentries = textlen = 0;
 	for (i = 0; i < total; i = k)
 	{
@@ -261,18 +235,19 @@ mw_words_make(List **sets, const int *longest, int n,
 		e->before = mw_word_best_four(all[i].s, e->len);
 		e->word = textlen;
 		memcpy(w->text + textlen, all[i].s, e->len);
-		e->four = load4(w->text + textlen + e->before);
+		e->four = mw_sift_load(w->text + textlen + e->before);
 		textlen += e->len;
 		e->first = i;
 		for (k = i; k < total && strcmp(all[k].s, all[i].s) == 0; k++)
 			w->uses[k] = all[k].use;
 		e->nuses = k - i;
-		h = hash4(e->four);
-		w->table[h] = 1;
+		fours[nentries] = e->four;
 		h = HEAD4(e->four);
 		w->next[nentries] = w->heads[h];
 		w->heads[h] = ++nentries;
 	}
+	w->sift = mw_sift_make(fours, nentries);
+	pfree(fours);
 	return w;
 }
 
@@ -360,9 +335,9 @@ check_place(Pass *p, int i, uint32 x)
 			continue;
 		/* four bytes at a time, the last four once more where the length is odd */
 		for (j = 0; j + 4 < e->len; j += 4)
-			if (load4(t + j) != load4(word + j))
+			if (mw_sift_load(t + j) != mw_sift_load(word + j))
 				break;
-		if (j + 4 >= e->len && load4(t + e->len - 4) == load4(word + e->len - 4))
+		if (j + 4 >= e->len && mw_sift_load(t + e->len - 4) == mw_sift_load(word + e->len - 4))
 			note_word(p, e, i - e->before);
 	}
 }
@@ -413,51 +388,6 @@ settle(Pass *p)
 	p->segment += MW_SEGMENT;
 }
 
-/* Write down the places of s[at..stop) where the four bytes may be a word's; returns how many. */
-static int
-sift(const MwWords *w, const char *s, int at, int stop, uint16 *maybe)
-{
-	int			from = at;
-	int			n = 0;
-
-	/* without branches: which places pass is nothing that a processor could learn */
-#ifdef MW_SSE2
-	const __m128i fold = _mm_set1_epi8(0x20);
-	const __m128i mask = _mm_set1_epi32((1 << MW_TABLE_BITS) - 1);
-	const __m128i mul = _mm_set1_epi32(HASH_HIGH << 16 | HASH_LOW);
-
-#define SIFT(v, k, lane) \
-	do { \
-		uint32		h_ = (uint32) _mm_extract_epi16(v, 2 * (lane)); \
-		maybe[n] = (uint16) (at - from + 4 * (lane) + (k)); \
-		n += w->table[h_]; \
-	} while (0)
-
-	for (; at + MW_BLOCK / 4 <= stop; at += MW_BLOCK / 4)
-	{
-		int			k;
-
-		for (k = 0; k < 4; k++)
-		{
-			__m128i		v = _mm_or_si128(_mm_loadu_si128((const __m128i *) (s + at + k)), fold);
-
-			v = _mm_and_si128(_mm_srli_epi32(_mm_madd_epi16(v, mul), 8), mask);
-			SIFT(v, k, 0);
-			SIFT(v, k, 1);
-			SIFT(v, k, 2);
-			SIFT(v, k, 3);
-		}
-	}
-#undef SIFT
-#endif
-	for (; at < stop; at++)
-	{
-		maybe[n] = (uint16) (at - from);
-		n += w->table[hash4(load4(s + at))];
-	}
-	return n;
-}
-
 /* mw_words_find makes the pass. */
 void
 mw_words_find(const MwWords *w, const char *s, int len, uint64 *held, MwWordsFound fn, void *arg)
@@ -478,10 +408,10 @@ mw_words_find(const MwWords *w, const char *s, int len, uint64 *held, MwWordsFou
 	{
 		int			stop = Min(p.segment + MW_SEGMENT, len - 3);
 		uint16		maybe[MW_SEGMENT + 1];
-		int			n = sift(w, s, p.segment, stop, maybe);
+		int			n = mw_sift(w->sift, s, p.segment, stop, maybe);
 
 		for (i = 0; i < n; i++)
-			check_place(&p, p.segment + maybe[i], load4(s + p.segment + maybe[i]));
+			check_place(&p, p.segment + maybe[i], mw_sift_load(s + p.segment + maybe[i]));
 		settle(&p);
 		if (stop >= len - 3)
 			break;

@@ -1,0 +1,103 @@
+/*
+ * inbox.c - what a reviewer does with an interrupt before it is decided: claims.
+ *
+ * A claim is two columns of the interrupt's rows, taken under their lock, and
+ * nothing else: it ends by itself, and decide refuses others until then.
+ */
+#include "mw.h"
+
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "agent/approval.h"
+#include "policy/admin.h"
+#include "policy/policy.h"
+#include "policy/reviewers.h"
+#include "util/spi.h"
+
+#define MAX_CLAIM_MS	(24 * 3600 * INT64CONST(1000))
+
+static int64
+claim_ms(Interval *timeout)
+{
+	int64		ms;
+
+	if (timeout == NULL)
+		return 0;
+	ms = timeout->time / 1000 + ((int64) timeout->day + (int64) timeout->month * DAYS_PER_MONTH) * SECS_PER_DAY * 1000;
+	if (ms < 0 || ms > MAX_CLAIM_MS)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("argument \"timeout\" must be from 0 to a day")));
+	return ms;
+}
+
+/* (tenant, interrupt_id, timeout) */
+PG_FUNCTION_INFO_V1(mw_claim_interrupt);
+
+Datum
+mw_claim_interrupt(PG_FUNCTION_ARGS)
+{
+	static MwStmt look = {
+		"SELECT i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid, i.status OPERATOR(pg_catalog.=) 'open'"
+		" AND coalesce(i.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), true), i.claimed_by::pg_catalog.oid,"
+		" coalesce(i.claimed_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), false)"
+		" FROM mw.interrupt AS i WHERE i.tenant OPERATOR(pg_catalog.=) $1 AND i.interrupt_id OPERATOR(pg_catalog.=) $2"
+		" ORDER BY i.place FOR UPDATE",
+		2, {TEXTOID, TEXTOID}
+	};
+	static MwStmt take = {
+		"UPDATE mw.interrupt SET claimed_by = $3, claimed_until = $4"
+		" WHERE tenant OPERATOR(pg_catalog.=) $1 AND interrupt_id OPERATOR(pg_catalog.=) $2 AND status OPERATOR(pg_catalog.=) 'open'",
+		4, {TEXTOID, TEXTOID, REGROLEOID, TIMESTAMPTZOID}
+	};
+	char	   *tenant = mw_arg_text(fcinfo, 0, "tenant");
+	char	   *interrupt_id = mw_arg_text(fcinfo, 1, "interrupt_id");
+	int64		ms = claim_ms(PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2));
+	Datum		values[4];
+	char		nulls[4] = {' ', ' ', ms > 0 ? ' ' : 'n', ms > 0 ? ' ' : 'n'};
+	bool		free = true;
+	bool		open = false;
+	uint64		n;
+
+	if (!mw_may_act(tenant) && !mw_may_review(tenant, NULL))
+		mw_require_may_act(tenant);
+	values[0] = CStringGetTextDatum(tenant);
+	values[1] = CStringGetTextDatum(interrupt_id);
+	values[2] = ObjectIdGetDatum(GetUserId());
+	values[3] = TimestampTzGetDatum(TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
+	SPI_connect();
+	n = mw_spi_write(&look, MW_AS_OWNER, values, NULL);
+	for (uint64 i = 0; i < n; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		bool		isnull;
+
+		if (!DatumGetBool(SPI_getbinval(row, desc, 4, &isnull)))
+			continue;
+		open = true;
+		if (!mw_may_decide(tenant, SPI_getvalue(row, desc, 1), DatumGetBool(SPI_getbinval(row, desc, 2, &isnull)),
+						   DatumGetObjectId(SPI_getbinval(row, desc, 3, &isnull))))
+			ereport(ERROR,
+					(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
+					 errmsg("role \"%s\" may not decide this interrupt", GetUserNameFromId(GetUserId(), false)),
+					 errhint("SELECT mw_grant_reviewer(%s, %s);", quote_literal_cstr(tenant),
+							 quote_literal_cstr(quote_identifier(GetUserNameFromId(GetUserId(), false))))));
+		free &= !DatumGetBool(SPI_getbinval(row, desc, 6, &isnull)) ||
+			has_privs_of_role(GetUserId(), DatumGetObjectId(SPI_getbinval(row, desc, 5, &isnull)));
+	}
+	if (!open)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_NO_INTERRUPT),
+				 errmsg("no such interrupt is waiting for a decision"),
+				 errhint("SELECT * FROM mw.inbox; shows what waits.")));
+	if (free)
+		(void) mw_spi_write(&take, MW_AS_OWNER, values, nulls);
+	SPI_finish();
+	PG_RETURN_BOOL(free);
+}

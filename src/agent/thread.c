@@ -1,0 +1,385 @@
+/*
+ * thread.c - the messages of a run, in memory and in mw.thread.
+ *
+ * A row is immutable but for removed_step.  Visible at step s are the rows with
+ * added_step <= s and removed_step null or > s, ordered by position, a fraction:
+ * a summary fits before older rows and a late answer beside its call.  What is
+ * replaced or removed stays as a row, so fork and history need nothing else.
+ *
+ * In memory the thread is run->msgs, a list that mw_thread_apply replaces as a
+ * whole.  mw_thread_flush compares it with the rows that it knows and writes
+ * the difference, in two statements at most.  A run that keeps no memory does
+ * the same without the statements, so numbers and "what is new" work alike.
+ *
+ * A session belongs to one transaction at a time (call/claim.c): two runs of one
+ * never interleave.  It is claimed before it is read, and read with the latest
+ * snapshot; under a transaction's own snapshot (REPEATABLE READ) a session that
+ * has changed since that snapshot is a serialization failure, as an UPDATE of it
+ * would be.
+ */
+#include "mw.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "agent/thread.h"
+#include "util/json.h"
+#include "util/spi.h"
+
+typedef struct MwThreadStore
+{
+	List	   *rows;			/* of MwMsg *: those that have a row now */
+	int64		last_seq;
+	int64		mark;			/* rows above it are of this leg */
+	int			generation;
+} MwThreadStore;
+
+/* ---------- in memory ---------- */
+
+typedef struct IdPlace
+{
+	const char *id;				/* hash key */
+	uint32		hash;
+	char		status;
+	int			place;
+} IdPlace;
+
+#define SH_PREFIX idplaces
+#define SH_ELEMENT_TYPE IdPlace
+#define SH_KEY_TYPE const char *
+#define SH_KEY id
+#define SH_HASH_KEY(tb, key) hash_bytes((const unsigned char *) (key), strlen(key))
+#define SH_EQUAL(tb, a, b) (strcmp(a, b) == 0)
+#define SH_STORE_HASH
+#define SH_GET_HASH(tb, a) (a)->hash
+#define SH_SCOPE static inline
+#define SH_DECLARE
+#define SH_DEFINE
+#include "lib/simplehash.h"
+
+/* Where the message of an id stands; the end where it does not */
+static int
+place_of(List *msgs, const char *id)
+{
+	for (int i = list_length(msgs) - 1; i >= 0; i--)
+	{
+		MwMsg	   *msg = list_nth(msgs, i);
+
+		if (msg != NULL && strcmp(msg->id, id) == 0)
+			return i;
+	}
+	return list_length(msgs);
+}
+
+/*
+ * LangGraph's reducer: a known id replaces in its place, a removal takes out,
+ * all else is appended; what stands before a removal of all is gone.
+ */
+void
+mw_thread_apply(MwRun *run, List *ops)
+{
+	idplaces_hash *ids;
+	List	   *merged = list_copy(run->msgs);
+	List	   *kept = NIL;
+	List	   *late = NIL;
+	ListCell   *lc;
+	int			n = 0;
+	int			from = 0;
+	bool		removed = false;
+
+	foreach(lc, ops)
+	{
+		if (((MwMsgOp *) lfirst(lc))->kind == MW_MSG_REMOVE_ALL)
+			from = foreach_current_index(lc) + 1;
+	}
+	if (from > 0)
+	{
+		merged = NIL;
+		ops = list_copy_tail(ops, from);
+	}
+
+	ids = idplaces_create(CurrentMemoryContext, list_length(merged) + list_length(ops), NULL);
+	foreach(lc, merged)
+	{
+		MwMsg	   *msg = lfirst(lc);
+		bool		found;
+
+		idplaces_insert(ids, msg->id, &found)->place = n++;
+	}
+	foreach(lc, ops)
+	{
+		MwMsgOp    *op = lfirst(lc);
+		IdPlace    *at = idplaces_lookup(ids, op->kind == MW_MSG_PUT ? op->msg->id : op->id);
+
+		if (op->kind == MW_MSG_REMOVE)
+		{
+			if (at == NULL)
+				ereport(ERROR,
+						(errcode(ERRCODE_MW_HOOK_FAILED),
+						 errmsg("a message that is to be removed is not there"),
+						 errdetail("Its id is \"%s\".", op->id)));
+			list_nth_cell(merged, at->place)->ptr_value = NULL;
+			removed = true;
+		}
+		else if (at != NULL)
+			list_nth_cell(merged, at->place)->ptr_value = op->msg;
+		else if (op->id != NULL)
+			late = lappend(late, op);
+		else
+		{
+			bool		found;
+
+			merged = lappend(merged, op->msg);
+			idplaces_insert(ids, op->msg->id, &found)->place = n++;
+		}
+	}
+	idplaces_destroy(ids);
+	foreach(lc, late)
+		merged = list_insert_nth(merged, place_of(merged, ((MwMsgOp *) lfirst(lc))->id), ((MwMsgOp *) lfirst(lc))->msg);
+
+	if (removed)
+	{
+		foreach(lc, merged)
+		{
+			if (lfirst(lc) != NULL)
+				kept = lappend(kept, lfirst(lc));
+		}
+		merged = kept;
+	}
+	run->msgs = merged;
+}
+
+void
+mw_thread_mark(MwRun *run)
+{
+	run->store->mark = run->store->last_seq;
+}
+
+List *
+mw_thread_new(MwRun *run)
+{
+	List	   *new = NIL;
+	ListCell   *lc;
+
+	foreach(lc, run->msgs)
+	{
+		MwMsg	   *msg = lfirst(lc);
+
+		if (msg->seq > run->store->mark)
+			new = lappend(new, msg);
+	}
+	return new;
+}
+
+/* ---------- rows ---------- */
+
+void
+mw_thread_open(MwRun *run, const MwSaved *saved)
+{
+	static MwStmt stmt = {
+		"SELECT t.seq, t.position, t.message, t.answered FROM mw.thread AS t"
+		" WHERE t.tenant OPERATOR(pg_catalog.=) $1 AND t.session OPERATOR(pg_catalog.=) $2 AND t.removed_step IS NULL"
+		" ORDER BY t.position, t.seq",
+		2, {TEXTOID, TEXTOID}
+	};
+	Datum		values[2];
+	bool		isnull;
+
+	run->store = MemoryContextAllocZero(run->cxt, sizeof(MwThreadStore));
+	run->msgs = NIL;
+	if (saved->last_seq == 0)
+		return;
+
+	run->store->last_seq = saved->last_seq;
+	values[0] = CStringGetTextDatum(run->tenant);
+	values[1] = CStringGetTextDatum(run->session);
+	SPI_connect();
+	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 0) > 0)
+	{
+		SPITupleTable *rows = SPI_tuptable;
+		MemoryContext old = MemoryContextSwitchTo(run->cxt);
+
+		for (uint64 i = 0; i < rows->numvals; i++)
+		{
+			MwMsg	   *msg = mw_msg_kept(DatumGetJsonbPCopy(SPI_getbinval(rows->vals[i], rows->tupdesc, 3, &isnull)));
+
+			msg->answered = DatumGetBool(SPI_getbinval(rows->vals[i], rows->tupdesc, 4, &isnull));
+			msg->seq = DatumGetInt64(SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull));
+			msg->position = DatumGetFloat8(SPI_getbinval(rows->vals[i], rows->tupdesc, 2, &isnull));
+			run->msgs = lappend(run->msgs, msg);
+		}
+		run->store->rows = list_copy(run->msgs);
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+	run->store->mark = run->store->last_seq;
+}
+
+/*
+ * Give every message of the list a place after the one before it.  Those that
+ * have a row keep it as long as their order is that of the list; the others,
+ * returned, need one.
+ */
+static List *
+place_all(MwRun *run)
+{
+	List	   *new = NIL;
+	double		before = 0;		/* the position of the one before it, where there is one */
+	int			n = list_length(run->msgs);
+
+	for (int i = 0; i < n; i++)
+	{
+		MwMsg	   *msg = list_nth(run->msgs, i);
+		int			k = 0;
+		double		after = 0;
+		bool		bounded = false;
+
+		if (msg->seq > 0 && (i == 0 || msg->position > before))
+		{
+			before = msg->position;
+			continue;
+		}
+
+		/* a stretch without rows, up to the next one that can keep its own */
+		while (i + k < n)
+		{
+			MwMsg	   *next = list_nth(run->msgs, i + k);
+
+			if (next->seq > 0 && (i == 0 || next->position > before))
+			{
+				after = next->position;
+				bounded = true;
+				break;
+			}
+			k++;
+		}
+		if (i == 0 && bounded)
+			before = after - (k + 1);
+		/* no room between two: what follows gets new rows, too */
+		if (bounded && before + (after - before) / (k + 1) / 2 <= before)
+		{
+			k = n - i;
+			bounded = false;
+		}
+		for (int j = 0; j < k; j++)
+		{
+			MwMsg	   *one = list_nth(run->msgs, i + j);
+
+			if (one->seq > 0)
+			{
+				/* its old row goes, and it comes again */
+				MwMsg	   *copy = palloc(sizeof(MwMsg));
+
+				*copy = *one;
+				copy->seq = 0;
+				list_nth_cell(run->msgs, i + j)->ptr_value = copy;
+				one = copy;
+			}
+			one->position = bounded ? before + (after - before) * (j + 1) / (k + 1) : before + j + 1;
+			new = lappend(new, one);
+		}
+		before = ((MwMsg *) list_nth(run->msgs, i + k - 1))->position;
+		i += k - 1;
+	}
+	return new;
+}
+
+static void
+write_new(MwRun *run, List *new)
+{
+	static MwStmt stmt = {
+		"INSERT INTO mw.thread (tenant, session, seq, position, message, answered, run_id, added_step)"
+		" SELECT $1, $2, n.seq, n.position, n.message, n.answered, $6, $7"
+		" FROM ROWS FROM (pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($8))"
+		" AS n (seq, position, message, answered)",
+		8, {TEXTOID, TEXTOID, INT8ARRAYOID, FLOAT8ARRAYOID, JSONBARRAYOID, UUIDOID, INT4OID, BOOLARRAYOID}
+	};
+	int			n = list_length(new);
+	Datum	   *seqs = palloc(sizeof(Datum) * n);
+	Datum	   *positions = palloc(sizeof(Datum) * n);
+	Datum	   *messages = palloc(sizeof(Datum) * n);
+	Datum	   *answered = palloc(sizeof(Datum) * n);
+	Datum		values[8];
+	ListCell   *lc;
+	int			i = 0;
+
+	foreach(lc, new)
+	{
+		MwMsg	   *msg = lfirst(lc);
+
+		seqs[i] = Int64GetDatum(msg->seq);
+		positions[i] = Float8GetDatum(msg->position);
+		answered[i] = BoolGetDatum(msg->answered);
+		messages[i++] = JsonbPGetDatum(msg->json);
+	}
+	values[0] = CStringGetTextDatum(run->tenant);
+	values[1] = CStringGetTextDatum(run->session);
+	values[2] = PointerGetDatum(construct_array(seqs, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[3] = PointerGetDatum(construct_array(positions, n, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[4] = PointerGetDatum(construct_array(messages, n, JSONBOID, -1, false, TYPALIGN_INT));
+	values[5] = UUIDPGetDatum(&run->run_id);
+	values[6] = Int32GetDatum(run->step);
+	values[7] = PointerGetDatum(construct_array(answered, n, BOOLOID, 1, true, TYPALIGN_CHAR));
+	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
+}
+
+static void
+write_removed(MwRun *run, List *gone)
+{
+	static MwStmt stmt = {
+		"UPDATE mw.thread SET removed_step = $4"
+		" WHERE tenant OPERATOR(pg_catalog.=) $1 AND session OPERATOR(pg_catalog.=) $2 AND seq OPERATOR(pg_catalog.=) ANY ($3)",
+		4, {TEXTOID, TEXTOID, INT8ARRAYOID, INT4OID}
+	};
+	Datum	   *seqs = palloc(sizeof(Datum) * list_length(gone));
+	Datum		values[4];
+	ListCell   *lc;
+	int			n = 0;
+
+	foreach(lc, gone)
+		seqs[n++] = Int64GetDatum(((MwMsg *) lfirst(lc))->seq);
+	values[0] = CStringGetTextDatum(run->tenant);
+	values[1] = CStringGetTextDatum(run->session);
+	values[2] = PointerGetDatum(construct_array(seqs, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[3] = Int32GetDatum(run->step);
+	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
+}
+
+void
+mw_thread_flush(MwRun *run)
+{
+	MwThreadStore *store = run->store;
+	List	   *new = place_all(run);
+	List	   *gone = NIL;
+	ListCell   *lc;
+
+	store->generation++;
+	foreach(lc, run->msgs)
+		((MwMsg *) lfirst(lc))->generation = store->generation;
+	foreach(lc, store->rows)
+	{
+		if (((MwMsg *) lfirst(lc))->generation != store->generation)
+			gone = lappend(gone, lfirst(lc));
+	}
+	if (new == NIL && gone == NIL)
+		return;
+
+	run->step++;
+	foreach(lc, new)
+		((MwMsg *) lfirst(lc))->seq = ++store->last_seq;
+	if (run->memory)
+	{
+		mw_require_may_act(run->tenant);
+		SPI_connect();
+		if (gone != NIL)
+			write_removed(run, gone);
+		if (new != NIL)
+			write_new(run, new);
+		SPI_finish();
+	}
+	store->rows = list_copy(run->msgs);
+}

@@ -1,0 +1,25 @@
+/*
+ * reviewers.h - who decides interrupts.
+ */
+#ifndef MW_REVIEWERS_H
+#define MW_REVIEWERS_H
+
+#include "mw.h"
+
+/* The current role's rights as a reviewer of one tool (NULL: of any) */
+typedef struct MwReviewRight
+{
+	bool		may;
+	bool		own;			/* its own requests, too */
+	bool		reveal;			/* sees values instead of placeholders */
+	bool		named;			/* there are reviewers for the tool at all */
+} MwReviewRight;
+
+extern MwReviewRight mw_review_right(const char *tenant, const char *tool);
+extern bool mw_may_review(const char *tenant, const char *tool);
+/* Whether this gate waits for the current role; agents_own: of an agent, not of the tool's row */
+extern bool mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid requested_by);
+/* Whether the current role, or whoever called for it, is the one that asked, by membership too */
+extern bool mw_is_own(Oid requested_by);
+
+#endif
