@@ -32,7 +32,7 @@ SELECT settings FROM mw.tenant WHERE tenant = 'ad-b';
 SELECT admin_tell(format('SELECT mw_create_tenant(''ad-x'', %L)', s))
 FROM unnest(ARRAY[
 	'[]', '"x"', 'null',
-	'{"timezone": "Mars/Olympus"}', '{"timezone": ""}', '{"timezone": 1}', '{"on_budget": {"end": 7}}', '{"on_budget": {"stop": "x"}}', '{"redakt": true}', '{"fallback": ["x"]}', '{"on_budget": "end"}',
+	'{"timezone": "Mars/Olympus"}', '{"timezone": ""}', '{"timezone": 1}', '{"retention": 30}', '{"on_budget": {"end": 7}}', '{"on_budget": {"stop": "x"}}', '{"redakt": true}', '{"fallback": ["x"]}', '{"on_budget": "end"}',
 	'{"redact": "yes"}', '{"guardrail": 1}', '{"model": "gpt-4o"}', '{"model": ":x"}', '{"model": "x:"}', '{"model": 7}',
 	'{"cache": 1}', '{"cache": {"tll": 1}}', '{"cache": {"ttl": 0}}', '{"cache": {"ttl": -5}}', '{"cache": {"ttl": "soon"}}', '{"cache": {"ttl": true}}',
 	'{"cache": {"version": -1}}', '{"cache": {"version": 1.5}}', '{"cache": {"version": 1e30}}',
@@ -262,7 +262,7 @@ SELECT admin_tell(c) FROM unnest(ARRAY[
 	$$CREATE SERVER ad_bad FOREIGN DATA WRAPPER mw OPTIONS (api 'openai')$$,
 	$$CREATE SERVER ad_bad FOREIGN DATA WRAPPER mw OPTIONS (api 'nosuch', base_url 'https://api.example.com/v1')$$,
 	$$CREATE SERVER ad_bad FOREIGN DATA WRAPPER mw OPTIONS (api 'fake', url 'https://api.example.com/v1')$$,
-	$$ALTER SERVER ad_real OPTIONS (ADD connect_timeout '5 s')$$,
+	$$ALTER SERVER ad_real OPTIONS (ADD connect_timeout '2 hours')$$,
 	$$ALTER SERVER ad_real OPTIONS (ADD max_response '12')$$,
 	$$ALTER SERVER ad_real OPTIONS (ADD retry_unknown 'perhaps')$$,
 	$$ALTER SERVER ad_real OPTIONS (ADD ca_file 'relative.pem')$$,
@@ -276,7 +276,7 @@ SELECT admin_tell(c) FROM unnest(ARRAY[
 	$$ALTER SERVER ad_real OPTIONS (ADD min_tls '1.3', ADD stall_timeout '30', ADD stall_bytes '100', ADD client_cert '/c.pem', ADD client_key '/k.pem')$$,
 	$$ALTER SERVER ad_real OPTIONS (DROP min_tls, DROP client_cert, DROP client_key)$$,
 	$$ALTER SERVER ad_real OPTIONS (DROP api)$$,
-	$$ALTER SERVER ad_real OPTIONS (ADD connect_timeout '5', ADD max_response '1048576', ADD retry_unknown 'true', ADD max_tokens_field 'max_completion_tokens')$$,
+	$$ALTER SERVER ad_real OPTIONS (ADD connect_timeout '5 s', ADD max_response '1048576', ADD retry_unknown 'true', ADD max_tokens_field 'max_completion_tokens')$$,
 	$$CREATE USER MAPPING FOR PUBLIC SERVER ad_real OPTIONS (key 'k')$$,
 	$$CREATE USER MAPPING FOR PUBLIC SERVER ad_real OPTIONS (api_key 'k', api_key_file '/k')$$,
 	$$CREATE USER MAPPING FOR PUBLIC SERVER ad_real OPTIONS (api_key E'k\nX-Other: 1')$$,

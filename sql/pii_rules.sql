@@ -30,6 +30,16 @@ SELECT redacted('a@example.com 1HGCM82633A004352', '{"types": ["CC"], "strategie
 SELECT mw_alter_tenant('pii-a', '{"redact": {"types": ["VIN"], "colour": "red"}}');
 SELECT mw_alter_tenant('pii-a', '{"redact": {"files": "burn"}}');
 SELECT mw_alter_tenant('pii-a', '{"redact": "no"}');
+-- a misspelt type would leave the tenant thinking that something is on; its own types count
+SELECT mw_alter_tenant('pii-a', '{"redact": {"types": ["EMIAL"]}}');
+SELECT mw_alter_tenant('pii-a', '{"redact": {"strategies": {"emial_adress": "block"}}}');
+SELECT mw_create_tenant('pii-c', '{"redact": {"types": ["EMIAL"]}}');
+DO $$ DECLARE h text; BEGIN PERFORM mw_alter_tenant('pii-a', '{"redact": {"types": ["EMIAL"]}}');
+EXCEPTION WHEN SQLSTATE 'MW001' THEN GET STACKED DIAGNOSTICS h = PG_EXCEPTION_HINT; RAISE NOTICE '%', h ~ '^Known: .*, EMAIL, .*[.]$'; END $$;
+SELECT mw_create_recognizer('BADGE', 'B-[0-9]+', tenant => 'pii-a'), mw_alter_tenant('pii-a', '{"redact": {"types": ["VIN", "BADGE"]}}');
+SELECT mw_alter_tenant('pii-b', '{"redact": {"types": ["BADGE"]}}');
+-- one that was dropped since stops no change of something else
+SELECT mw_drop_recognizer('BADGE', 'pii-a'), mw_alter_tenant('pii-a', '{"cache": true}'), mw_alter_tenant('pii-a', '{"redact": {"types": ["VIN"]}, "cache": null}');
 
 -- ---------- a call's options, the answer, files ----------
 CREATE SERVER pii_fake FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');

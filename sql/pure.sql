@@ -38,3 +38,11 @@ SELECT t, mw_count_tokens(t), mw_count_tokens(t) >= least_n FROM (VALUES
 	('', 0), ('Hello, world!', 4), ('The quick brown fox jumps over the lazy dog.', 10), ('antidisestablishmentarianism', 6),
 	('1234567890', 4), ('   ', 1), ('中文测试', 6), ('Привет, мир', 6), ('{"a":[1,2,{"b":null}]}', 14), (U&'\+01F600', 3)) AS x(t, least_n);
 SELECT mw_count_tokens(repeat('x ', 500000)) BETWEEN 500000 AND 1500000, mw_count_tokens('a', 'any:model'), mw_count_tokens(NULL);
+
+
+-- ---------- texts of middlewares: what is put into them has its place, once, and nothing else looks like one ----------
+SELECT name, length(value) > 50 AS a_text, value = btrim(value, E' \n\t') AS no_space_around, regexp_matches(value, '\{[^}]*\}|%\w', 'g') AS place
+FROM mw.default_texts() ORDER BY name, place;
+SELECT name FROM mw.default_texts() ORDER BY name;
+-- and the guardrail finds nothing in any of them
+SELECT name, mw_guard(value)->'score' FROM mw.default_texts() WHERE (mw_guard(value)->>'score')::float8 > 0;

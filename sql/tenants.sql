@@ -30,6 +30,7 @@ BEGIN
 		INSERT INTO mw.answer VALUES (t, 'r1', '\x01', 1, true, 'body of ' || t, now());
 		INSERT INTO mw.cache VALUES (t, '\x02', 'x:m', 1, now(), now() + interval '1 day', 'body of ' || t);
 		INSERT INTO mw.spent (tenant, session, requests, tokens, excess_tokens) VALUES (t, '', 3, 120, 20), (t, 's-' || t, 3, 120, 20);
+		INSERT INTO mw.pruned VALUES (t, '', 0, 0, 0, 0, 0, 0, now()), (t, 's-' || t, 0, 0, 0, 0, 0, 0, now());
 		-- a call that failed, then succeeded; and one in flight
 		INSERT INTO mw.attempt (tenant, run_id, call, attempt, session, request_id, request_named, turn, purpose, model,
 			started_at, finished_at, outcome, http_status, input_tokens, output_tokens, reserved_tokens, reserved_requests, billed_tokens, billed_requests)
@@ -136,7 +137,7 @@ RESET ROLE;
 SELECT epoch > 0 AS purged FROM mw.purge WHERE tenant = 'tn-a';
 SELECT mw_drop_tenant('tn-a');
 SELECT relation FROM tenants_seen() WHERE tenants LIKE '%tn-a%'
-	AND relation NOT IN ('attempt', 'spent', 'answer', 'cache', 'ledger', 'usage', 'budget_status', 'cache_entries');
+	AND relation NOT IN ('attempt', 'spent', 'pruned', 'answer', 'cache', 'ledger', 'usage', 'budget_status', 'cache_entries');
 SELECT epoch > 0 AS purged FROM mw.purge WHERE tenant = 'tn-a';
 -- and at once nobody sees anything of it but superusers
 SET ROLE tenants_app_a;
@@ -146,6 +147,7 @@ RESET ROLE;
 SELECT mw_drop_tenant('tn-b');
 DELETE FROM mw.attempt WHERE tenant LIKE 'tn-%';
 DELETE FROM mw.spent WHERE tenant LIKE 'tn-%';
+DELETE FROM mw.pruned WHERE tenant LIKE 'tn-%';
 DELETE FROM mw.answer WHERE tenant LIKE 'tn-%';
 DELETE FROM mw.cache WHERE tenant LIKE 'tn-%';
 DELETE FROM mw.purge WHERE tenant LIKE 'tn-%';

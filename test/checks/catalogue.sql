@@ -18,10 +18,11 @@ WHERE c.relnamespace = 'mw'::regnamespace AND c.relkind IN ('r', 'p');
 -- Who may be called by everybody: what users call, and what policies and views call for them.
 CREATE TEMP VIEW mw_public_function AS
 SELECT unnest(ARRAY[
-	'mw_invoke', 'mw_ask', 'mw_explain', 'mw_channel',
-	'mw_redact', 'mw_restore', 'mw_guard', 'mw_wrap_document', 'mw_cache_key', 'mw_seed_cache_key', 'mw_count_tokens', 'mw_check_order', 'mw_text',
+	'mw_invoke', 'mw_ask', 'mw_explain', 'mw_channel', 'mw_next', 'mw_runtime', 'mw_state', 'mw_trace', 'mw_fork_session', 'mw_resume', 'mw_decide', 'mw_messages', 'mw_claim_interrupt', 'mw_inbox_html',
+	'mw_redact', 'mw_restore', 'mw_guard', 'mw_wrap_document', 'mw_cache_key', 'mw_seed_cache_key', 'mw_count_tokens', 'mw_check_order', 'mw_text', 'default_texts',
+	'mw_describe_tool', 'mw_call_tool', 'execute_sql', 'read_schema', 'search_documents',
 	'mw_fake', 'mw_fake_requests',
-	'may_act', 'queue_rows', 'breaker_rows', 'guard_stats_rows', 'window_start', 'window_end', 'budget_now']) AS proname;
+	'may_act', 'may_see', 'may_review', 'may_decide', 'inbox_args', 'inbox_text', 'visible', 'queue_rows', 'breaker_rows', 'guard_stats_rows', 'window_start', 'window_end', 'budget_now']) AS proname;
 
 CREATE TEMP VIEW mw_violation AS
 
@@ -37,7 +38,10 @@ WHERE (SELECT count(*) FROM pg_policy AS p WHERE p.polrelid = t.oid) <> 1
 	OR NOT EXISTS (
 		SELECT FROM pg_policy AS p
 		WHERE p.polrelid = t.oid AND p.polcmd = '*' AND p.polpermissive AND p.polroles = '{0}'
-			AND pg_get_expr(p.polqual, p.polrelid) IN ('mw.may_act(tenant)', '((tenant = ''*''::text) OR mw.may_act(tenant))')
+			AND pg_get_expr(p.polqual, p.polrelid) IN ('mw.may_act(tenant)', '((tenant = ''*''::text) OR mw.may_act(tenant))',
+				-- what belongs to a session: also whom the tenant's session_policy lets; a reviewer sees the interrupts of its tools
+				CASE WHEN t.name IN ('mw.session', 'mw.thread', 'mw.run', 'mw.trace', 'mw.approval_log') THEN '(mw.may_act(tenant) AND mw.may_see(tenant, session))'
+					WHEN t.name = 'mw.interrupt' THEN '((mw.may_act(tenant) AND mw.may_see(tenant, session)) OR mw.may_review(tenant, tool))' END)
 			AND pg_get_expr(p.polwithcheck, p.polrelid) = 'mw.may_act(tenant)')
 
 UNION ALL

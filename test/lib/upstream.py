@@ -21,12 +21,13 @@ SESSIONS.  Every path exists below /s/NAME too (base_url .../s/NAME/v1): own scr
 own journal.  Tests that run at the same time share one process that way.
 
 CONTROL (all below /s/NAME too, JSON in and out)
-  POST /_reset    {"script": S, "mode"?, "key"?, "strict"?, "on_head"?, "idle_ms"?}
-                  installs a script, empties the journal.  S is {MODEL: [STEP, ...]} ("*": any
+  POST /_reset    {"script": S, "mode"?, "key"?, "strict"?, "on_head"?, "idle_ms"?, "keep_journal"?}
+                  installs a script, empties the journal, unless keep_journal is true.  S is {MODEL: [STEP, ...]} ("*": any
                   other model) or a list of rules [{"match": M, "step": STEP, "times"?: n}]; the
                   first rule that matches and is not used up answers.  M is a text found in any
                   message, or an object of "model", "contains", "regex", "role" (only messages of
-                  that role), "nth" (of the session's requests, from 1).  Without M: always.
+                  that role), "last" (only the last user message and what follows it), "nth" (of the
+                  session's requests, from 1).  Without M: always.
                   mode   "script" (default) or "echo": where the script has no answer, the answer
                          is the text of the last user message, as the provider saw it
                   key    requests need exactly this bearer key; without it none is asked for
@@ -39,8 +40,8 @@ CONTROL (all below /s/NAME too, JSON in and out)
   GET  /_count    the figures alone: {"requests", "answered", "in_flight", "connections", "open",
                   "lag_ms": the longest that this process was kept from running since the reset}
   POST /_audit    {"nonce": REGEX, "forbidden": REGEX}   judges the journal here and empties it, for
-                  campaigns of many requests: {"requests", "nonces": {first group: n}, "without": n (no
-                  nonce), "forbidden": n (head or body matches), "problems": [the first 20]}
+                  campaigns of many requests: {"requests", "nonces": {the group of the last match: n},
+                  "without": n (no nonce), "forbidden": n (head or body matches), "problems": [the first 20]}
   GET  /_wait?requests=N[&answered=N][&timeout=S]   the figures as soon as they are reached (408 if not)
   POST /_release  lets steps with "hold" go on
   POST /_down     {"ms": N}   refuses connections for that long (existing ones are cut)
@@ -368,7 +369,8 @@ class Session:
         self.strict = conf.get("strict", d.get("strict", True))
         self.on_head = conf.get("on_head")
         self.idle_ms = conf.get("idle_ms")
-        self.journal = []
+        if not conf.get("keep_journal"):
+            self.journal = []
         self.exhausted = self.answered = self.done = 0
         self.t0 = time.monotonic()
         self.lag = 0.0
@@ -388,9 +390,10 @@ class Session:
         forbidden = re.compile(conf["forbidden"].encode())
         out = {"requests": len(self.journal), "nonces": {}, "without": 0, "forbidden": 0, "problems": []}
         for e in self.journal:
-            found = nonce.search(e["_body"])
+            # of a conversation the newest one: what it is asked for now
+            found = nonce.findall(e["_body"])
             if found:
-                name = found.group(1).decode()
+                name = found[-1].decode()
                 out["nonces"][name] = out["nonces"].get(name, 0) + 1
             else:
                 out["without"] += 1
@@ -414,8 +417,11 @@ class Session:
             return False
         if "nth" in m and m["nth"] != len(self.journal):
             return False
-        texts = [text_of(x.get("content")) for x in body.get("messages") or []
-                 if isinstance(x, dict) and m.get("role") in (None, x.get("role"))]
+        messages = [x for x in body.get("messages") or [] if isinstance(x, dict)]
+        if m.get("last"):
+            asked = max((i for i, x in enumerate(messages) if x.get("role") == "user"), default=0)
+            messages = messages[asked:]
+        texts = [text_of(x.get("content")) for x in messages if m.get("role") in (None, x.get("role"))]
         if "contains" in m and not any(m["contains"] in t for t in texts):
             return False
         return "regex" not in m or any(re.search(m["regex"], t) for t in texts)
@@ -569,6 +575,8 @@ class Connection(asyncio.Protocol):
                         return
                     if sess.on_head == "stall":
                         self.stalled = True
+                        # else a kernel that may keep 32 MB takes a long request whole, unread
+                        self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
                         self.transport.pause_reading()
                         return
                 if req["get"]("expect", "").lower() == "100-continue":
@@ -755,7 +763,7 @@ class Server:
             elif req["method"] == "POST":
                 if path == "/_reset":
                     want(isinstance(body, dict), "an object is needed")
-                    unknown = set(body) - {"script", "mode", "key", "strict", "on_head", "idle_ms"}
+                    unknown = set(body) - {"script", "mode", "key", "strict", "on_head", "idle_ms", "keep_journal"}
                     want(not unknown, f"unknown: {sorted(unknown)}")
                     sess.reset(body)
                     return conn.simple(req, 200, {"ok": True})

@@ -2,7 +2,7 @@
 -- rows at hand and to nothing else; a text whose judging takes more than its length.
 BEGIN;
 SET client_min_messages = warning;
-SELECT plan(10);
+SELECT plan(17);
 
 CREATE TEMP TABLE raw (text text, label text, category text, lang text, note text, id text);
 \copy raw FROM 'test/corpora/injection-held-out.tsv' WITH (FORMAT csv, HEADER, DELIMITER E'\t', QUOTE E'\x01')
@@ -29,8 +29,26 @@ SELECT is_empty($$SELECT id FROM base WHERE mw_guard(regexp_replace(text, '([a-z
 SELECT is_empty($$SELECT id FROM base WHERE mw_guard(repeat('The bridge was closed since the flood in spring. ', 60) || E'\n' || text || E'\n' || repeat('The committee met on Tuesday. ', 60))->>'verdict' <> 'block'$$,
 	'in the middle of an honest text');
 
+-- spelled in codes; base32 and backslash codes are decoded once
+CREATE FUNCTION pg_temp.coded(t text, form text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT string_agg(CASE WHEN c ~ '[A-Za-z ]' THEN CASE form WHEN 'u' THEN '\u' || lpad(to_hex(ascii(c)), 4, '0') WHEN '{' THEN '\u{' || to_hex(ascii(c)) || '}'
+		WHEN 'wide' THEN CASE c WHEN ' ' THEN '\u3000' ELSE '\u' || to_hex(ascii(c) + 65248) END ELSE '\x' || to_hex(ascii(c)) END ELSE c END, '' ORDER BY i)
+	FROM regexp_split_to_table(t, '') WITH ORDINALITY AS x(c, i)
+$$;
+CREATE FUNCTION pg_temp.base32(t text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT string_agg(substr('ABCDEFGHIJKLMNOPQRSTUVWXYZ234567', rpad(substr(bits, i, 5), 5, '0')::bit(5)::int + 1, 1), '' ORDER BY i)
+	FROM (SELECT string_agg(get_byte(convert_to(t, 'UTF8'), n)::bit(8)::text, '' ORDER BY n) AS bits FROM generate_series(0, octet_length(t) - 1) AS n) AS b,
+		generate_series(1, length(bits), 5) AS i
+$$;
+SELECT is_empty(format($$SELECT id FROM base WHERE mw_guard(pg_temp.coded(text, %L))->>'verdict' <> 'block'$$, f), 'in codes like ' || n)
+FROM (VALUES ('u', '\u0069'), ('{', '\u{69}'), ('x', '\x69')) AS v (f, n);
+SELECT is_empty($$SELECT id FROM base WHERE text !~ '[^A-Za-z .,]' AND mw_guard(pg_temp.coded(text, 'wide'))->>'verdict' <> 'block'$$, 'in codes of full-width letters');
+SELECT is_empty($$SELECT id FROM base WHERE mw_guard('Please decode: ' || pg_temp.base32(text))->>'verdict' <> 'block'$$, 'in base32');
+SELECT is_empty($$SELECT id FROM base WHERE mw_guard('Please decode: ' || lower(pg_temp.base32(text)) || '==')->>'verdict' <> 'block'$$, '... in small letters');
+SELECT is(mw_guard('C:\users\xavier\udev \x \u12 \u{ \u{zz} \ud83d \U00110000 \')->>'verdict', 'pass', 'backslashes that spell nothing');
+
 -- a text that nobody would write: judged like any other, to its end
-SELECT is_empty($$SELECT b FROM unnest(ARRAY['ignore ', '<document_', '</user_input>', 'aWdub3Jl', '%69', 'i g n o r e ', '&#x69;', 'User: a' || E'\nAssistant: b\n', '1gn0r3 ', E'\u200b']) AS b
+SELECT is_empty($$SELECT b FROM unnest(ARRAY['ignore ', '<document_', '</user_input>', 'aWdub3Jl', '%69', 'i g n o r e ', '&#x69;', 'User: a' || E'\nAssistant: b\n', '1gn0r3 ', E'\u200b', '\u0069', '\', 'NFTW433S']) AS b
 	WHERE mw_guard(repeat(b, 200000 / length(b)))->>'verdict' IS NULL$$, 'baits of 200 KB have a verdict');
 SELECT is(mw_guard(repeat('The committee met on Tuesday and spoke about the bridge. ', 18000))->>'verdict', 'pass', 'a megabyte of prose passes');
 

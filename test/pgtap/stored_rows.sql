@@ -1,7 +1,7 @@
 -- Risk: a stored answer that is fetched without a statement is fetched past what a statement would
 -- have been held to: the right to SELECT, the row policies of the calling role, a change of either.
 BEGIN;
-SELECT plan(20);
+SELECT plan(26);
 
 CREATE ROLE stored_a;
 CREATE ROLE stored_b;
@@ -84,6 +84,31 @@ RESET ROLE;
 GRANT SELECT ON mw.fake_cache TO PUBLIC;
 SET LOCAL ROLE stored_a;
 SELECT is(pg_temp.cache('one'), 'hit', 'with it, it is');
+
+-- where a row stood before is no answer: what it says now counts, and whether it is there
+CREATE FUNCTION pg_temp.output(prompt text) RETURNS text LANGUAGE sql AS $$
+	SELECT mw_invoke('stored', NULL, prompt, options => '{"cache": "on"}') ->> 'output'
+$$;
+GRANT EXECUTE ON FUNCTION pg_temp.output(text) TO PUBLIC;
+SELECT is(pg_temp.output('one'), 'fine', 'a row is found where it was');
+RESET ROLE;
+UPDATE mw.fake_cache SET body = replace(body, 'fine', 'better') WHERE tenant = 'stored';
+SET LOCAL ROLE stored_a;
+SELECT is(pg_temp.output('one'), 'better', 'one that was changed says what it says now');
+SAVEPOINT s;
+RESET ROLE;
+DELETE FROM mw.fake_cache WHERE tenant = 'stored';
+SET LOCAL ROLE stored_a;
+SELECT is(pg_temp.output('one'), 'fine', 'one that is gone is no answer, and the model is asked');
+ROLLBACK TO s;
+SELECT is(pg_temp.output('one'), 'better', '... and is one again where that was rolled back');
+SAVEPOINT s;
+RESET ROLE;
+TRUNCATE mw.fake_cache;
+SET LOCAL ROLE stored_a;
+SELECT is(pg_temp.cache('one'), 'miss', 'nor is one of a table that was emptied');
+ROLLBACK TO s;
+SELECT is(pg_temp.output('one'), 'better', '... until that was rolled back');
 
 -- recorded answers are read in the same way
 SELECT is(mw_ask('stored', NULL, 'two', request_id => 'r', options => '{"cache": "off"}'), 'fine', 'an answer is recorded');

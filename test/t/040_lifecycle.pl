@@ -61,6 +61,14 @@ is(gateways('postgres'), $first, 'the same one');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($first)");
 works('after pg_terminate_backend of the gateway');
 isnt(gateways('postgres'), $first, '... it is another one');
+{
+	# it keeps its tables from being dropped while calls are in flight, and a moment longer
+	works('a call just before');
+	my $pid = gateways('postgres');
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	ok(eventually(sub { return gateways('postgres') ne $pid; }), 'a gateway that ends');
+	is($node->psql('postgres', 'BEGIN; LOCK TABLE mw.attempt, mw.spent, mw.answer, mw.cache IN ACCESS EXCLUSIVE MODE NOWAIT'), 0, '... leaves no lock behind');
+}
 
 {
 	$up->reset({ m => [ { text => 'held', hold => \1, repeat => 9 } ] });

@@ -134,6 +134,16 @@ try_script('cut after the headers', [ { text => 'x', disconnect => 'after_header
 try_script('cut inside the body', [ { text => 'x', disconnect => 'mid_body' }, $ok ], word => 'MW402', ledger => 'unknown:200:reserved', sent => 1, detail => qr/outcome unknown/);
 try_script('a failure cut inside its body is a failure', [ { status => 500, disconnect => 'mid_body' }, $ok ], word => 'fine', ledger => 'failed:500:0 ok:200:7', sent => 2);
 try_script('warming a connection', [$ok], word => 'fine');
+{
+	# as many connections as calls at once; then all of them have died, as after a restart of the provider
+	my @at_once = map { MwClient->new($node, user => 'app') } 1 .. 4;
+	$up->reset({ m => [ { %$ok, delay_ms => 300, repeat => 4 } ] });
+	MwClient->race(\@at_once, sub { ask('acme', undef, "at once $_[0]", options => { cache => 'off' }) });
+	cmp_ok($up->count->{open}, '>=', 4, 'four connections are kept');
+	$up->reset([ { match => 'of all', step => { disconnect => 'reused' }, times => 4 }, { match => 'of all', step => $ok } ]);
+	is($c->word(ask('acme', undef, 'of all', request_id => 'of all', options => { cache => 'off' })), 'fine', 'of many kept connections that have died a call meets one');
+	is(attempts('of all'), 'failed:-:0 ok:200:7', '... says its ledger');
+}
 try_script('a reused connection that dies unused was not sent', [ { disconnect => 'reused' }, $ok ], word => 'fine', ledger => 'failed:-:0 ok:200:7', sent => 2);
 try_script('a connection that the server closed meanwhile', [$ok], upstream => { idle_ms => 30 }, word => 'fine');
 sleep 0.2;

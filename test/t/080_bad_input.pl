@@ -83,7 +83,7 @@ refused("option $_->[0]", 'MW001', call("'x', $l, options => " . quote($_->[1]))
 	[ 'redact false', '{"redact": false}' ], [ 'redact yes', '{"redact": "yes"}' ], [ 'guardrail false', '{"guardrail": false}' ],
 	[ 'stop empty', '{"stop": []}' ], [ 'stop of numbers', '{"stop": [1]}' ], [ 'limits text', '{"limits": "x"}' ], [ 'limits unknown', '{"limits": {"bananas": 1}}' ], [ 'limits 0', '{"limits": {"tokens": 0}}' ],
 	[ 'resend_unknown 1', '{"resend_unknown": 1}' ], [ 'response_format text', '{"response_format": "json"}' ], [ 'tool_choice without tools', '{"tool_choice": "required"}' ],
-	[ 'seed text', '{"seed": "x"}' ], [ 'on_error', '{"on_error": "return"}' ], [ 'stream', '{"stream": true}' ], [ 'model', '{"model": "other"}' ], [ 'messages', '{"messages": []}' ], [ 'n', '{"n": 2}' ]);
+	[ 'seed text', '{"seed": "x"}' ], [ 'on_error', '{"on_error": "ignore"}' ], [ 'session_busy', '{"session_busy": "never"}' ], [ 'context', '{"context": 1}' ], [ 'state', '{"state": {"nobody": 1}}' ], [ 'stream', '{"stream": true}' ], [ 'model', '{"model": "other"}' ], [ 'messages', '{"messages": []}' ], [ 'n', '{"n": 2}' ]);
 refused('timeout as a word', qr/^(22007|MW001)$/, call(q{'x', model => 'llm:m', options => '{"timeout": "soon"}'}));
 
 # ---------- tools and messages ----------
@@ -161,7 +161,8 @@ for my $f (map { $_->[0] } @{ $admin->query(q{SELECT p.oid::regprocedure FROM pg
 	(my $call = $f) =~ s/\((.*)\)$/'(' . join(', ', map { "NULL::$_" } split m{,}, $1) . ')'/e;
 	my $r = $admin->query("SELECT * FROM $call");
 	my $code = $r->{error} ? $r->{error}{C} : 'fine';
-	like($code, qr/^(fine|MW001)$/, "$f with NULLs: $code") or diag $r->{error}{M};
+	# outside of a hook mw_next has none to call, whatever it is given
+	like($code, $f =~ /^mw_next\(/ ? qr/^MW702$/ : qr/^(fine|MW001)$/, "$f with NULLs: $code") or diag $r->{error}{M};
 }
 is($admin->value('SELECT 1'), '1', 'the backend has borne it');
 

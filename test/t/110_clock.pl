@@ -9,31 +9,17 @@ use Test::More;
 use Time::HiRes qw(time sleep);
 use MwCheck;
 use MwClient;
+use MwClock;
 use MwNode;
 use MwUpstream;
 
-my ($lib) = glob '/usr/lib/*/faketime/libfaketimeMT.so.1';
-plan skip_all => 'libfaketime is not installed' if !$lib;
-
 my $up = MwUpstream->start;
+my $clock = MwClock->new;
 my $node = MwNode->new('clock', start => 0, conf => "mw.gateway_idle = '2s'");
-my $clock = $node->data_dir . '/faketime';
-
-# The server's wall clock, so many seconds off the real one from now on
-sub jump
-{
-	my ($seconds) = @_;
-	open my $f, '>', "$clock.new" or die "$clock: $!";
-	printf $f "%+d\n", $seconds;
-	close $f;
-	rename "$clock.new", $clock or die "$clock: $!";
-	return;
-}
+sub jump { my ($seconds) = @_; return $clock->jump($seconds); }
 my ($HOUR, $DAY) = (3600, 86400);
-jump(0);
 {
-	local @ENV{qw(LD_PRELOAD FAKETIME_TIMESTAMP_FILE FAKETIME_NO_CACHE DONT_FAKE_MONOTONIC FAKETIME_DONT_FAKE_MONOTONIC)}
-	  = ($lib, $clock, 1, 1, 1);
+	local %ENV = (%ENV, $clock->env);
 	$node->start;
 }
 $node->safe_psql('postgres', 'CREATE EXTENSION mw');

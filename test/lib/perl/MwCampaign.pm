@@ -51,7 +51,8 @@ my $json = JSON::PP->new->canonical->pretty;
 
 # new(TITLE, rounds => [SMOKE, FULL], every => rounds between checkpoints, tenants => 3, conf => "lines",
 #     upstream => [arguments of the mock], server => {options of the model server}, env => {of the server's processes},
-#     init => [of the node])
+#     init => [of the node], alone => 1 for one that needs neither server nor provider,
+#     seed => of a smoke form that is the same each time)
 sub new
 {
 	my ($class, $title, %o) = @_;
@@ -63,7 +64,7 @@ sub new
 		file => "$dir/$id-" . ($full ? 'full' : 'smoke') . '.json',
 		kills => 0, faults => 0, shown => time, tenants => $o{tenants} // 3, serial => 0,
 	}, $class;
-	$self->{state} = $self->_old_state // { seed => $ENV{MW_SEED} // 1 + int(rand 1_000_000), done => 0, counts => {}, times => {}, seconds => 0 };
+	$self->{state} = $self->_old_state // { seed => $ENV{MW_SEED} // ($full ? undef : $o{seed}) // 1 + int(rand 1_000_000), done => 0, counts => {}, times => {}, seconds => 0 };
 	$self->{seed} = $self->{state}{seed};
 	$| = 1;
 	if ($self->{state}{done} >= $self->{total})
@@ -77,12 +78,13 @@ sub new
 		$self->{total}, $self->{state}{done} ? " of which $self->{state}{done} have run" : '', $self->{seed}, $self->{seed});
 	$self->{from} = time;
 	srand($self->{seed});
+	return $self if $o{alone};
 
 	my $up = $self->{up} = MwUpstream->start(@{ $o{upstream} // [] });
 	$up->reset({}, mode => 'echo');
 	my $node = $self->{node} = MwNode->new($id, start => 0, $o{init} ? (init => $o{init}) : (),
 		conf => join "\n", 'restart_after_crash = on', "include_if_exists = 'fault.conf'", "mw.gateway_idle = '300s'",
-		'max_connections = 260', "deadlock_timeout = '200ms'", "client_connection_check_interval = '100ms'", $o{conf} // '');
+		"mw.pii_key_file = '" . _key_file() . "'", 'max_connections = 260', "deadlock_timeout = '200ms'", "client_connection_check_interval = '100ms'", $o{conf} // '');
 	{
 		local %ENV = (%ENV, %{ $o{env} // {} });
 		$node->start;
@@ -103,9 +105,18 @@ sub new
 	$node->safe_psql('postgres', "SELECT mw_count_tokens('x'); GRANT SET ON PARAMETER mw.fault TO r$_") for $self->{faulty} ? 1 .. $self->{tenants} : ();
 	$node->safe_psql('postgres', q{
 		CREATE SCHEMA campaign;
-		CREATE TABLE campaign.seen (nonce text PRIMARY KEY, n bigint NOT NULL)});
+		CREATE TABLE campaign.seen (nonce text PRIMARY KEY, n bigint NOT NULL);
+		CREATE TABLE campaign.acted (tool text, tenant text, session text, what text)});
 	$self->{log_from} = 0;
 	return $self;
+}
+
+# What seals the values that placeholders of sessions stand for
+sub _key_file
+{
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/pii.key';
+	MwNode::write_keys($file, '1 ' . 'a1' x 32);
+	return $file;
 }
 
 sub up { return $_[0]{up} }
@@ -221,14 +232,59 @@ sub drive
 	return;
 }
 
+# ---------- agents ----------
+
+# Two tools and two agents.  Both tools write a row of campaign.acted: "note", and "act", which agent "careful" asks a
+# person for; agent "worker" has "note" alone.  "what" must be another for every call that a model asks for: V3 and V7 know
+# a call by it.  The answer of a tool holds it, so that the mock's rules can tell the second turn: steps_for() makes them.
+sub agents
+{
+	my ($self, %o) = @_;
+	$self->{node}->safe_psql('postgres', q{
+		GRANT USAGE ON SCHEMA campaign TO PUBLIC;
+		GRANT INSERT ON campaign.acted TO PUBLIC;
+		CREATE FUNCTION campaign.write(tool text, what text) RETURNS text LANGUAGE plpgsql AS $$
+		BEGIN
+			INSERT INTO campaign.acted SELECT tool, mw_runtime() ->> 'tenant', mw_runtime() ->> 'session', what;
+			RETURN 'done: ' || what;
+		END $$;
+		CREATE FUNCTION campaign.note(what text) RETURNS text LANGUAGE sql AS $$ SELECT campaign.write('note', what) $$;
+		CREATE FUNCTION campaign.act(what text) RETURNS text LANGUAGE sql AS $$ SELECT campaign.write('act', what) $$;
+		SELECT mw_create_tool('note', 'campaign.note(text)', 'takes a note', options => '{"writes": true}');
+		SELECT mw_create_tool('act', 'campaign.act(text)', 'acts', options => '{"writes": true}')});
+	my %config = (
+		worker => { model => $o{model} // 'llm:m', tools => ['note'] },
+		careful => { model => $o{model} // 'llm:m', tools => [ 'note', 'act' ],
+			middleware => [ { type => 'human_in_the_loop', interrupt_on => { act => \1 } } ] });
+	$self->{node}->safe_psql('postgres', "SELECT mw_create_agent('$_', " . MwCheck::quote(JSON::PP->new->canonical->encode($config{$_})) . ')') for sort keys %config;
+	return;
+}
+
+# Rules for a run whose prompt has this nonce: it asks for these calls ("note" => what, …), and says the prompt when their
+# results are there, whatever earlier runs of its session have left.  more: of the steps, such as delay_ms.
+sub steps_for
+{
+	my ($self, $nonce, $calls, %more) = @_;
+	my @calls = @$calls;
+	my ($n, @ask) = (0);
+	while (my ($tool, $what) = splice @calls, 0, 2)
+	{
+		push @ask, { id => sprintf('%s-%d', $nonce, ++$n), name => $tool, arguments => { what => $what } };
+	}
+	return (
+		{ match => { last => \1, role => 'tool', contains => $nonce }, step => { echo => \1, %more } },
+		{ match => { last => \1, role => 'user', contains => $nonce }, step => { tool_calls => \@ask, %more } });
+}
+
 # ---------- the provider ----------
 
-# A new script for the mock; its journal is counted first
+# A new script for the mock.  Its journal is counted afterwards, so that a request which comes just now is not lost between
+# the two
 sub script
 {
 	my ($self, $script, %o) = @_;
+	$self->{up}->reset($script // {}, mode => 'echo', keep_journal => \1, %o);
 	$self->audit;
-	$self->{up}->reset($script // {}, mode => 'echo', %o);
 	return;
 }
 
@@ -296,16 +352,47 @@ sub fault
 	fail("$self->{id}: $what (seed $self->{seed}, round " . ($self->{round} // 0) . ')') if $self->{faults}++ < 40;
 	return 0;
 }
-sub must { my ($self, $true, $what) = @_; return $true ? 1 : $self->fault($what); }
+# Whether what is to be done at once was done so: within so many seconds, or, where this machine is too busy for that, within
+# some times what PostgreSQL alone takes now for the like
+sub at_once
+{
+	my ($self, $took, $bound) = @_;
+	return 1 if $took < $bound;
+	my $alone = 0;
+	for (1 .. 3)
+	{
+		my $c = $self->client;
+		$c->send('SELECT pg_sleep(60)');
+		sleep 0.05;
+		my $t = time;
+		$c->cancel;
+		$c->result;
+		$alone = max($alone, time - $t);
+		$c->close;
+	}
+	return $took < $bound + 50 * $alone;
+}
+# A match that fails is, as an argument, none at all
+sub must
+{
+	my ($self, @true) = @_;
+	my $what = pop @true;
+	return $true[0] ? 1 : $self->fault($what);
+}
 
 # One row a violation.  V1 and V9 hold when nothing is in flight.
 my $violations = q{
 	WITH sent AS (
 		-- rows for what certainly reached the provider, and for all that may have
-		SELECT request_id, request_named, count(*) AS may,
+		-- a run that goes on after a pause has another request_id: its prompt's nonce, a dot and more
+		SELECT split_part(request_id, '.', 1) AS request_id, request_named, count(*) AS may,
+			-- on a kept connection the rest of an earlier answer may be what came, and then nothing: who knows
 			count(*) FILTER (WHERE outcome = 'ok' OR http_status IS NOT NULL
-				OR (outcome = 'unknown' AND error IS DISTINCT FROM 'lost in a crash')) AS must
-		FROM mw.attempt WHERE purpose <> 'hits' GROUP BY request_id, request_named
+				OR (outcome = 'unknown' AND error IS DISTINCT FROM 'lost in a crash'
+					AND error NOT LIKE '% broke off inside its first line'
+					-- written, but a provider that had no time before the deadline has not read it
+					AND error NOT LIKE 'no complete answer from % within %')) AS must
+		FROM mw.attempt WHERE purpose <> 'hits' GROUP BY 1, 2
 	), named AS (
 		SELECT coalesce(s.request_id, j.nonce) AS id, coalesce(s.may, 0) AS may, coalesce(s.must, 0) AS must, coalesce(j.n, 0) AS n
 		FROM (SELECT * FROM sent WHERE request_named) AS s
@@ -314,6 +401,15 @@ my $violations = q{
 		SELECT coalesce(sum(may), 0) AS may, coalesce(sum(must), 0) AS must,
 			(SELECT coalesce(sum(n), 0) FROM campaign.seen WHERE nonce ~ '^u') AS n
 		FROM sent WHERE NOT request_named
+	), gate AS (
+		-- what was decided last, and the call that this lets run
+		SELECT i.tenant, i.session, i.interrupt_id, i.place, i.status, i.outcome, i.approvals, v.verdict ->> 'type' AS verdict, i.decisions,
+			(SELECT count(DISTINCT d ->> 'by') FROM jsonb_array_elements(i.decisions) AS d WHERE d #>> '{decision,type}' IN ('approve', 'edit')) AS approvers,
+			coalesce(e.edited ->> 'name', i.tool) AS tool, coalesce(e.edited -> 'args', i.args) ->> 'what' AS what
+		FROM mw.interrupt AS i
+		CROSS JOIN LATERAL (SELECT i.decisions -> -1 -> 'decision' AS verdict) AS v
+		CROSS JOIN LATERAL (SELECT CASE WHEN v.verdict ->> 'type' = 'edit'
+			THEN coalesce(v.verdict -> 'edited_action', v.verdict -> 'editedAction') END AS edited) AS e
 	)
 	SELECT 'V1: ' || concat_ws(' ', tenant, session, request_id, finding, expected, found) FROM mw_check()
 	UNION ALL
@@ -333,6 +429,27 @@ my $violations = q{
 	UNION ALL
 	SELECT format('V3: %s %s: %s attempts succeeded for the same bytes', tenant, request_id, count(*))
 	FROM mw.attempt WHERE outcome = 'ok' AND request_named GROUP BY tenant, request_id, call_key, nth HAVING count(*) > 1
+	UNION ALL
+	SELECT format('V7: %s %s: %s has run and was not approved (%s)', a.tenant, a.session, a.what,
+		coalesce(string_agg(concat_ws(' ', g.status, g.verdict, g.outcome), ', '), 'nobody was asked'))
+	FROM campaign.acted AS a LEFT JOIN gate AS g USING (tenant, session, tool, what)
+	WHERE a.tool <> 'note' GROUP BY a.tenant, a.session, a.tool, a.what
+	HAVING NOT coalesce(bool_or(g.status = 'done' AND g.outcome = 'ran' AND g.verdict IN ('approve', 'edit') AND g.approvers >= g.approvals), false)
+	UNION ALL
+	SELECT format('V7: %s %s: %s has run %s times', tenant, session, what, count(*)) FROM campaign.acted GROUP BY tenant, session, tool, what HAVING count(*) > 1
+	UNION ALL
+	SELECT format('V7: %s %s: %s is said to have run and has not', tenant, session, what) FROM gate AS g
+	WHERE outcome = 'ran' AND NOT EXISTS (SELECT FROM campaign.acted AS a WHERE (a.tenant, a.session, a.tool, a.what) = (g.tenant, g.session, g.tool, g.what))
+	UNION ALL
+	SELECT format('V7: %s %s: %s was decided again after %s', i.tenant, i.session, i.interrupt_id, d.one #>> '{decision,type}')
+	FROM mw.interrupt AS i, jsonb_array_elements(i.decisions) WITH ORDINALITY AS d(one, n)
+	WHERE d.n < jsonb_array_length(i.decisions) AND d.one #>> '{decision,type}' IN ('reject', 'respond', 'edit')
+	UNION ALL
+	SELECT format('V7: %s %s: the log has %s asked, %s decided or expired and %s done of a call that is %s, %s', g.tenant, g.session, l.asked, l.decided, l.done, g.status, g.outcome)
+	FROM gate AS g CROSS JOIN LATERAL (SELECT count(*) FILTER (WHERE event = 'asked') AS asked, count(*) FILTER (WHERE event IN ('decided', 'expired')) AS decided,
+			count(*) FILTER (WHERE event = 'done' AND detail ->> 'outcome' = g.outcome) AS done
+		FROM mw.approval_log AS l WHERE (l.tenant, l.session, l.interrupt_id, l.place) = (g.tenant, g.session, g.interrupt_id, g.place)) AS l
+	WHERE l.asked <> 1 OR l.decided <> jsonb_array_length(g.decisions) OR l.done <> (g.outcome IS NOT NULL)::integer
 	UNION ALL
 	SELECT format('V9: %s %s: outcome %s, finished at %s, error %s', tenant, request_id, outcome, finished_at, error) FROM mw.attempt
 	WHERE outcome NOT IN ('ok', 'failed', 'unknown') OR finished_at IS NULL OR (outcome IN ('failed', 'unknown') AND error IS NULL AND http_status IS NULL)
@@ -354,10 +471,12 @@ sub sound
 }
 
 # After a crash, or whatever else: a call until it has its answer, sent again only where its caller must say so.
-# How many times it said so.
+# How many times it said so.  sql => sub (%o): another statement than ask()'s; answer: what it must give.
 sub persist
 {
 	my ($self, $role, $tenant, $session, $id, %o) = @_;
+	my $sql = delete $o{sql} // sub { return $self->ask($tenant, $session, $id, @_); };
+	my $answer = delete $o{answer} // $o{prompt} // $self->prompt($tenant, $id);
 	my %resend = (%o, options => { %{ $o{options} // {} }, resend_unknown => \1 });
 	my $resent = 0;
 	for (1 .. 20)
@@ -365,11 +484,11 @@ sub persist
 		wait_recovered($self->{node});
 		my $c = $self->client($role, try => 1);
 		next if !$c || !$c->ok;
-		my $word = $c->word($self->ask($tenant, $session, $id, $resent ? %resend : %o));
+		my $word = $c->word($sql->($resent ? %resend : %o));
 		$c->close;
 		next if $word =~ /^(closed|57P..)$/;
 		next if $word eq 'MW502' && !$resent++;
-		$self->must($word eq ($o{prompt} // $self->prompt($tenant, $id)), "V4: the answer to $id is $word");
+		$self->must($word eq $answer, "V4: the answer to $id is $word");
 		return $resent;
 	}
 	return $self->fault("$id has no answer after twenty times");
@@ -381,7 +500,7 @@ sub invariants
 {
 	my ($self, $when) = @_;
 	my $before = $self->{faults};
-	my $node = $self->{node};
+	my $node = $self->{node} or return ok(!$before, "$self->{id}: nothing was found $when");
 
 	# V12, V10: a call works, without anybody's help; after a crash it is what starts the gateway
 	my $id = $self->nonce;
@@ -431,16 +550,23 @@ sub _probe
 	return $word;
 }
 
-# V10: memory and descriptors of processes over many calls.  grown(NAME => PID, calls so far) remembers the first look
-# and judges each later one: at most 10 bytes a call beyond what a process takes to warm up.
+# V10: memory and descriptors of processes over many calls.  grown(NAME => PID, calls so far) judges each look by the
+# first one, at most 10 bytes a call beyond what a process takes to warm up; where load comes and goes a process is warm
+# after so many calls (the third argument), and the most that it had until then is what it is judged by.
 sub grown
 {
-	my ($self, $name, $pid, $calls) = @_;
+	my ($self, $name, $pid, $calls, $warm) = @_;
 	open my $f, '<', "/proc/$pid/status" or return;
 	my ($rss) = join('', <$f>) =~ /^RssAnon:\s+(\d+)/m;
-	my $fds = () = glob "/proc/$pid/fd/*";
-	my $first = $self->{first}{$name} //= { pid => $pid, rss => $rss, fds => $fds, calls => $calls };
+	# files of tables and of the WAL are PostgreSQL's, which opens each relation's forks once and closes them as it needs to
+	my $fds = grep { (readlink // '') !~ m{/pgdata/(?:base|global|pg_wal)/} } glob "/proc/$pid/fd/*";
+	my $first = $self->{first}{$name} //= { pid => $pid, rss => $rss, fds => $fds, calls => $calls, from => $calls };
 	return if $first->{pid} != $pid;
+	if ($calls - $first->{from} < ($warm // 0))
+	{
+		@$first{qw(rss fds calls)} = (max($first->{rss}, $rss), max($first->{fds}, $fds), $calls);
+		return;
+	}
 	my $done = $calls - $first->{calls};
 	$self->{state}{memory}{$name} = sprintf '%+d kB, %+d descriptors over %d calls', $rss - $first->{rss}, $fds - $first->{fds}, $done;
 	$self->must($fds - $first->{fds} <= 8, "V10: $name has $fds descriptors, $first->{fds} at first");
@@ -451,6 +577,9 @@ sub grown
 # ---------- figures ----------
 
 sub count { my ($self, $name, $n) = @_; $self->{state}{counts}{$name} += $n // 1; return; }
+
+# A word beside the counts, the last one said
+sub figure { my ($self, $name, $value) = @_; $self->{state}{memory}{$name} = $value; return; }
 
 # A duration, kept to three digits
 sub took { my ($self, $name, $seconds) = @_; $self->{state}{times}{$name}{ sprintf '%.2e', $seconds }++; return; }
@@ -500,7 +629,7 @@ sub finish
 	$self->_save;
 	diag("$self->{id}: " . $self->figures . sprintf ' (%d s)', $self->{state}{seconds});
 	is($self->{faults}, 0, "$self->{id}: no fault in $self->{state}{done} rounds");
-	$self->{node}->stop($self->{faults} ? 'immediate' : 'fast');
+	$self->{node}->stop($self->{faults} ? 'immediate' : 'fast') if $self->{node};
 	done_testing();
 	return;
 }

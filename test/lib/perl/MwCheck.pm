@@ -36,11 +36,11 @@ sub quote
 	return "'$s'";
 }
 
-# A call of mw_ask; named: model, request_id, options (a hash), tools, messages (JSON texts or data)
+# A call of mw_ask; named: model (llm:m; undef for none), request_id, options (a hash), tools, messages (JSON texts or data)
 sub _call
 {
 	my ($function, $tenant, $session, $prompt, %o) = @_;
-	$o{model} //= 'llm:m';
+	$o{model} = 'llm:m' if !exists $o{model};
 	my @named;
 	for my $k (sort keys %o)
 	{

@@ -88,6 +88,18 @@ sub try_as
 	return ($rc, $out, $err);
 }
 
+# The keys of mw.pii_key_file, a line each, in a new file that takes the old one's place at once
+sub write_keys
+{
+	my ($file, @lines) = @_;
+	open my $f, '>', "$file.new" or die "$file.new: $!";
+	print $f map { "$_\n" } @lines;
+	close $f or die "$file.new: $!";
+	chmod 0600, "$file.new";
+	rename "$file.new", $file or die "$file: $!";
+	return;
+}
+
 # Poll a query until it gives what is expected ('t'); false when it never does
 sub until
 {
