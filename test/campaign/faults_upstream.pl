@@ -169,10 +169,11 @@ kind("a name that $_->[1]", [], $_->[2], $_->[3], on => [ $_->[0] ], timeout => 
   [ 'slow', 'takes time', qr/^answer$/, qr/^ok:200:\d+$/ ], [ 'refusing', 'has 29 dead addresses', qr/^answer$/, qr/^(failed:-:0 )*ok:200:\d+$/ ], [ 'metadata', 'is that of metadata', qr/^MW402$/, $nothing ];
 kind("a certificate that is $_->[1]", [], qr/^MW402$/, $nothing, on => [ $_->[0] ]) for [ 'expired', 'expired' ], [ 'other', 'of another host' ], [ 'self', 'self-signed' ];
 # one connection for all of them: where one ends it, what became of the others is open; and libcurl 7.88 now and
-# then takes a stream's reset for its end, so that half an answer of no stated length is a complete one that makes no sense
+# then takes a stream's reset for its end, so that half an answer of no stated length is a complete one that makes no sense,
+# or does not see it at all, so that the deadline ends it
 kind("HTTP/2: $_->[0]", [ own(h2 => $_->[0]) ], $_->[1], $_->[2], on => ['h2'], timeout => $_->[3] // 30)
   for [ 'goaway_answer', qr/^(answer|MW402)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved)$/ ], [ 'refused', qr/^(answer|MW402)$/, qr/^(failed:-:0 ?)*(ok:200:\d+|unknown:-:reserved)?$/ ],
-  [ 'reset', qr/^(answer|MW402)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:-:reserved)$/ ], [ 'reset_body', qr/^(answer|MW402|MW405)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved|failed:200:counted)$/ ],
+  [ 'reset', qr/^(answer|MW402)$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:-:reserved)$/ ], [ 'reset_body', qr/^(answer|MW40[245])$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved|failed:200:counted)$/ ],
   [ 'no_end', qr/^(answer|MW40[24])$/, qr/^(failed:-:0 )*(ok:200:\d+|unknown:(-|200):reserved)$/, 2 ];
 
 # ---------- the campaign ----------
@@ -245,7 +246,11 @@ $c->rounds(sub {
 			my $id = $c->nonce;
 			return [ $c->ask($t->{tenant}, undef, $id, model => 'plain:m', options => { max_tokens => 64, timeout => 60 }), sub {
 				my ($r) = @_;
-				$c->must(MwClient::word_of($r) eq $c->prompt($t->{tenant}, $id), "V10: after $t->{kind}{name} the same backend gets " . MwClient::word_of($r));
+				my $word = MwClient::word_of($r);
+				my $said = $r->{error} ? " ($r->{error}{M}: $r->{error}{D})" : '';
+				# HTTP/1 has no name for an answer: what another call's connection spilled late may be taken for the first line of this one's
+				return $c->count('began with the rest of another answer') if $word eq 'MW402' && $said =~ /broke off inside its first line/;
+				$c->must($word eq $c->prompt($t->{tenant}, $id), "V10: after $t->{kind}{name} the same backend gets $word$said");
 				$c->count('calls beside them');
 			} ];
 		}
@@ -253,7 +258,7 @@ $c->rounds(sub {
 			my ($r, $seconds) = @_;
 			my $word = MwClient::word_of($r);
 			$word = 'answer' if !$r->{error} && $word ne 'NULL' && index($word, "[n:$t->{id}]") == 0;
-			$c->must(scalar($word =~ $t->{kind}{ends}), "V4: $t->{kind}{name} on $t->{on} ends in $word" . ($r->{error} ? " ($r->{error}{M}: $r->{error}{D})" : ''));
+			@$t{qw(word said)} = ($word, $r->{error} ? " ($r->{error}{M}: $r->{error}{D})" : '');
 			$c->must(join(' ', map { $_ // '' } @{ $r->{error} // {} }{qw(M D H W)}) !~ /sk-campaign|pii\.example|secretof/, "V6: the error of $t->{kind}{name} shows what it must not");
 			push @slow, [ $t, $seconds ] if $seconds > $t->{kind}{timeout} + 0.2;
 			$c->count('faults');
@@ -283,6 +288,10 @@ $c->rounds(sub {
 		next if $t->{kind}{timeout} <= 3 && $t->{on} =~ /^(llm|h2)$/ && $l =~ $nothing;
 		# a kept connection that its provider closed meanwhile costs an attempt which sends nothing
 		(my $rest = $l) =~ s/\bfailed:-:0 //g;
+		# ... where three of them are all that a call has; and one in which the rest of an earlier answer comes is in doubt
+		my $kept = $l =~ /\bfailed:-:0\b/ && $l =~ /^(\S+ ){2}failed:\S+$/ || $t->{said} =~ /broke off inside its first line/ && $l =~ /unknown:-:reserved$/;
+		next if $t->{on} =~ /^(plain|llm)$/ && $kept && $t->{word} eq 'MW402';
+		$c->must(scalar($t->{word} =~ $t->{kind}{ends}), "V4: $t->{kind}{name} on $t->{on} ends in $t->{word}$t->{said}");
 		$c->must(scalar($l =~ $t->{kind}{ledger} || $rest =~ $t->{kind}{ledger}), "V1: $t->{kind}{name} on $t->{on}: the ledger says $l");
 	}
 	# nothing faulty is kept, neither for the tenant nor for the request_id
@@ -294,7 +303,8 @@ $c->rounds(sub {
 		$c->must($w->count->{requests} == 0, 'a request went where it must not');
 	}
 	my $gateway = $c->gateway;
-	$c->grown(gateway => $gateway, 2 * $round * $at_once) if $round > 3;
+	# of 200 faults drawn by lot now more leave a connection open, now fewer
+	$c->grown(gateway => $gateway, 2 * $round * $at_once, 16_000);
 	return;
 });
 $c->finish;

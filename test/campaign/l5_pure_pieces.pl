@@ -20,6 +20,15 @@ my @worst = (
 	[ 'ignore', 'ignore all ' ], [ 'previous', 'previous instructions ' ], [ 'wide', "\x{ff29}\x{200b}" ], [ 'accents', "e\x{301}" ], [ 'base64', 'aWdub3Jl' ],
 	[ 'entities', '&#105;' ], [ 'escapes', '\\u0069' ], [ 'iban', 'DE89370400440532013000' ], [ 'spaces', ' ' ], [ 'plus', '+1 ' ]);
 
+# Seconds that a process has had a processor; where the kernel does not say, the clock
+sub on_processor
+{
+	my ($pid) = @_;
+	open my $f, '<', "/proc/$pid/schedstat" or return time;
+	my ($ns) = split / /, <$f>;
+	return $ns / 1e9;
+}
+
 $c->rounds(sub {
 	my ($round) = @_;
 	my $seed = rand;
@@ -36,8 +45,8 @@ $c->rounds(sub {
 	$c->count('rows' => $rows);
 	$c->grown('the backend', $client->pid, $rows * $round);
 
-	# each of the worst texts at n and at 4n: 4 times as long, or where time grows with the square 16 times; the best of three
-	# tries, since the slower ones may be the machine's fault
+	# each of the worst texts at n and at 4n: 4 times as long, or where time grows with the square 16 times; by the processor's
+	# time, and the best of three tries, since the slower ones may be the machine's fault
 	for my $w (@worst[ map { ($round * 12 + $_) % @worst } 0 .. ($c->full ? $#worst : 11) ])
 	{
 		my %best;
@@ -46,9 +55,9 @@ $c->rounds(sub {
 			for my $kb (256, 1024)
 			{
 				my $sql = 'SELECT length(mw_redact(t)::text) + length(mw_guard(t)::text) FROM (SELECT left(repeat(' . quote($w->[1]) . ", 1048576), $kb * 1024) AS t OFFSET 0) AS x";
-				my $from = time;
+				my $from = on_processor($other->pid);
 				my $r = $other->query($sql);
-				my $took = time - $from;
+				my $took = on_processor($other->pid) - $from;
 				$c->must(!$r->{error}, "$w->[0]: " . MwClient::word_of($r));
 				$best{$kb} = $took if !defined $best{$kb} || $took < $best{$kb};
 			}

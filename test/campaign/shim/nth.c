@@ -1,9 +1,15 @@
 /*
- * nth.c - fails the Nth call that mw makes to the world (LD_PRELOAD, for f1_fail_nth.pl).
+ * nth.c - fails a call that mw makes to the world (LD_PRELOAD, for f1_fail_nth.pl).
  *
  * A control page, a file that the test and every server process have mapped, says when to
- * count, what, and which call fails.  Counted is only what is called with mw.so or libcurl on
- * the stack: the Nth allocation of PostgreSQL's parser is not what is asked.
+ * look, at what, and which call fails.  Looked at is only what is called with mw.so or libcurl on
+ * the stack: an allocation of PostgreSQL's parser is not what is asked.
+ *
+ * A place is a function and the frames of mw and libcurl that it was called from, so that it is
+ * the same in every run, whatever else a run does before it.  One run, in which nothing fails,
+ * records all places and how often each was passed; then the Nth pass of a named place fails.
+ * Of what is not that place no more is looked at than its name and its caller: unwinding a stack is
+ * what this costs.
  *
  * LIBC  malloc and its kin (so the blocks that palloc takes too), sockets, epoll, descriptors,
  *	 threads, shared memory.  Interposed in the ordinary way.  Files that PostgreSQL writes are
@@ -42,18 +48,30 @@
 #define COUNT_CALLS	2
 #define MAX_FRAMES	96
 #define MAX_PATCHED	512
+#define MAX_PLACES	8192		/* a power of two */
+
+typedef struct Place
+{
+	_Atomic uint64_t id;		/* 0: free */
+	_Atomic uint32_t hint;		/* of its name and caller: what can be told without unwinding */
+	_Atomic uint32_t passes;
+} Place;
 
 /* The control page; f1_fail_nth.pl writes and reads it by these offsets */
 typedef struct Control
 {
-	_Atomic uint32_t armed;		/* COUNT_..., 0: count nothing */
-	_Atomic uint32_t target;	/* which call fails; 0: none */
-	_Atomic uint32_t count;		/* calls so far */
+	_Atomic uint32_t armed;		/* COUNT_..., 0: look at nothing */
+	_Atomic uint32_t hint;		/* of the place that fails ... */
+	_Atomic uint64_t place;		/* ... 0: none, record them */
+	_Atomic uint32_t target;	/* at which pass */
+	_Atomic uint32_t passes;	/* so far */
 	_Atomic uint32_t fired;		/* it has failed */
+	_Atomic uint32_t full;		/* there were more places than can be recorded */
 	char		what[64];		/* the function that failed ... */
 	uint32_t	pid;			/* ... in this process ... */
 	uint32_t	nframes;
 	uint64_t	frames[32];		/* ... called from here: offsets in mw.so, with the highest bit in libcurl */
+	Place		places[MAX_PLACES];	/* from offset 368 */
 } Control;
 
 static Control *control;
@@ -69,47 +87,93 @@ extern void *__libc_realloc(void *, size_t);
 
 /* ---------- deciding ---------- */
 
+static uint64_t
+mix(uint64_t h, uint64_t v)
+{
+	h = (h ^ v) * 0x9e3779b97f4a7c15;
+	return h ^ (h >> 29);
+}
+
+static uint64_t
+name_hash(const char *name)
+{
+	uint64_t	h = 1;
+
+	while (*name)
+		h = mix(h, (unsigned char) *name++);
+	return h;
+}
+
+static void
+record(uint64_t id, uint32_t hint)
+{
+	for (uint32_t i = 0; i < MAX_PLACES; i++)
+	{
+		Place	   *p = &control->places[(id + i) % MAX_PLACES];
+		uint64_t	none = 0;
+
+		if (atomic_compare_exchange_strong(&p->id, &none, id) || none == id)
+		{
+			atomic_store(&p->hint, hint);
+			atomic_fetch_add(&p->passes, 1);
+			return;
+		}
+	}
+	atomic_store(&control->full, 1);
+}
+
+/* caller: where in mw.so it was called from, 0 where that cannot be told without unwinding */
 __attribute__((noinline)) static bool
-fails(uint32_t kind, const char *what)
+fails(uint32_t kind, const char *what, uintptr_t caller)
 {
 	void	   *frames[MAX_FRAMES];
+	uint64_t	ours[32];
+	uint32_t	nours = 0;
+	uint64_t	id;
+	uint64_t	place;
+	uint32_t	hint;
 	int			n;
-	bool		ours = false;
 	bool		mine = false;
-	bool		in_curl = false;
 
 	if (control == NULL || inside || !(atomic_load(&control->armed) & kind) || mw_from == 0)
 		return false;
+	place = atomic_load(&control->place);
+	hint = (uint32_t) mix(name_hash(what), caller);
+	if (place != 0 && (hint != atomic_load(&control->hint) || atomic_load(&control->fired)))
+		return false;
 	inside = true;
 	n = backtrace(frames, MAX_FRAMES);
-	for (int i = 0; i < n && !in_curl; i++)
+	id = name_hash(what);
+	for (int i = 0; i < n; i++)
 	{
 		uintptr_t	at = (uintptr_t) frames[i];
+		uint64_t	offset;
 
-		in_curl = at >= curl_from && at < curl_to;
-		ours |= in_curl || (at >= mw_from && at < mw_to);
+		if (at >= mw_from && at < mw_to)
+			offset = at - mw_from;
+		else if (at >= curl_from && at < curl_to)
+			offset = (at - curl_from) | ((uint64_t) 1 << 63);
+		else
+			continue;
+		if (kind == COUNT_CALLS && offset >> 63)
+		{
+			fprintf(stderr, "PANIC: the shim: %s, which can raise, is called below libcurl\n", what);
+			abort();
+		}
+		id = mix(id, offset);
+		if (nours < 32)
+			ours[nours++] = offset;
 	}
-	if (kind == COUNT_CALLS && in_curl)
-	{
-		fprintf(stderr, "PANIC: the shim: %s, which can raise, is called below libcurl\n", what);
-		abort();
-	}
-	if (ours && atomic_fetch_add(&control->count, 1) + 1 == atomic_load(&control->target) &&
-		atomic_exchange(&control->fired, 1) == 0)
+	if (nours > 0 && place == 0)
+		record(id, hint);
+	else if (nours > 0 && id == place && atomic_fetch_add(&control->passes, 1) + 1 == atomic_load(&control->target) &&
+			 atomic_exchange(&control->fired, 1) == 0)
 	{
 		mine = true;
 		strncpy(control->what, what, sizeof(control->what) - 1);
 		control->pid = getpid();
-		control->nframes = 0;
-		for (int i = 0; i < n && control->nframes < 32; i++)
-		{
-			uintptr_t	at = (uintptr_t) frames[i];
-
-			if (at >= mw_from && at < mw_to)
-				control->frames[control->nframes++] = at - mw_from;
-			else if (at >= curl_from && at < curl_to)
-				control->frames[control->nframes++] = (at - curl_from) | ((uint64_t) 1 << 63);
-		}
+		control->nframes = nours;
+		memcpy(control->frames, ours, nours * sizeof(ours[0]));
 	}
 	inside = false;
 	return mine;
@@ -120,7 +184,7 @@ fails(uint32_t kind, const char *what)
 void *
 malloc(size_t size)
 {
-	if (fails(COUNT_LIBC, "malloc"))
+	if (fails(COUNT_LIBC, "malloc", 0))
 	{
 		errno = ENOMEM;
 		return NULL;
@@ -131,7 +195,7 @@ malloc(size_t size)
 void *
 calloc(size_t n, size_t size)
 {
-	if (fails(COUNT_LIBC, "calloc"))
+	if (fails(COUNT_LIBC, "calloc", 0))
 	{
 		errno = ENOMEM;
 		return NULL;
@@ -142,7 +206,7 @@ calloc(size_t n, size_t size)
 void *
 realloc(void *p, size_t size)
 {
-	if (fails(COUNT_LIBC, "realloc"))
+	if (fails(COUNT_LIBC, "realloc", 0))
 	{
 		errno = ENOMEM;
 		return NULL;
@@ -157,7 +221,7 @@ name params \
 	static type (*real) params; \
 	if (real == NULL) \
 		real = dlsym(RTLD_NEXT, #name); \
-	if (fails(COUNT_LIBC, #name)) \
+	if (fails(COUNT_LIBC, #name, 0)) \
 	{ \
 		errno = error; \
 		return wrong; \
@@ -190,7 +254,7 @@ posix_fallocate(int fd, off_t from, off_t n)
 
 	if (real == NULL)
 		real = dlsym(RTLD_NEXT, "posix_fallocate");
-	return fails(COUNT_LIBC, "posix_fallocate") ? ENOSPC : real(fd, from, n);
+	return fails(COUNT_LIBC, "posix_fallocate", 0) ? ENOSPC : real(fd, from, n);
 }
 
 /* ---------- CALLS ---------- */
@@ -223,7 +287,7 @@ static const char *const raising[] = {
 
 #define HIDDEN __attribute__((visibility("hidden")))
 
-/* What a stub has saved, in the order of its pushes from the last to the first */
+/* What a stub has saved, in the order of its pushes from the last to the first, and what its caller pushed */
 typedef struct Saved
 {
 	uint64_t	xmm[17];		/* and a word of alignment */
@@ -234,7 +298,10 @@ typedef struct Saved
 				rdx,
 				rsi,
 				rdi,
-				rax;
+				rax,
+				rbp,
+				number,
+				caller;
 } Saved;
 
 HIDDEN void *shim_real[MAX_PATCHED];	/* by stub: where it goes on */
@@ -267,7 +334,7 @@ shim_called(uint64_t i, const Saved *r)
 	else if (strcmp(name, "palloc_extended") == 0)
 		null = (r->rsi & 2) != 0;
 
-	if (!fails(COUNT_CALLS, name))
+	if (!fails(COUNT_CALLS, name, r->caller - mw_from))
 		return false;
 	if (null)
 		return true;
