@@ -25,6 +25,8 @@ import sys
 import tempfile
 import time
 
+import agents
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 QUICK = os.environ.get("BENCH_QUICK", "0") not in ("", "0")
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", 3 if QUICK else 7))
@@ -50,6 +52,7 @@ def prompt(kilobytes):
 PROMPT_1K, PROMPT_10K = prompt(1), prompt(10)
 VARIABLES = {
     "p": PROMPT_1K,
+    "q": agents.QUESTION,
     "rows": os.environ.get("BENCH_ROWS", ""),
     "row": "x" * 500,
     "url": os.environ.get("BENCH_UPSTREAM", "") + "/chat/completions",
@@ -61,6 +64,10 @@ VARIANTS = {
     "hit_10k": ("hit", {"p": PROMPT_10K}),
     "copy_10k": ("copy", {"p": PROMPT_10K}),
     "miss_nosync": ("miss", {}),
+    "http_50": ("http_keep", {"url": os.environ.get("BENCH_FIFTY", "") + "/chat/completions"}),
+    "miss_50": ("miss_50", {"t": "fifty"}),
+    "miss_50_unlimited": ("miss_50", {"t": "unlimited"}),
+    **agents.variants(),
 }
 SUPERUSER = {"record"}
 
@@ -178,15 +185,19 @@ PEERS = {}
 
 
 def peer_of(name):
-    """python:… and node:… ; None where it is not here"""
+    """python:…, node:…, agentpy:… and agentjs:… ; None where it is not here"""
     kind = name.split(":")[0]
     if kind not in PEERS:
+        node, lc = os.environ.get("BENCH_NODE"), os.environ.get("BENCH_PYTHON")
+        calls = 50 if QUICK else 200
         if kind == "python":
             PEERS[kind] = Peer([sys.executable, f"{HERE}/peers/seed_layers.py"], HERE, 1000 if QUICK else 4000)
-        elif os.environ.get("BENCH_NODE"):
-            PEERS[kind] = Peer(["node", "peers.mjs"], os.environ["BENCH_NODE"], 50 if QUICK else 200)
+        elif kind == "agentpy":
+            PEERS[kind] = Peer([lc, f"{HERE}/peers/agents.py"], HERE, calls // 5) if lc else None	# tens of milliseconds each
+        elif kind == "agentjs":
+            PEERS[kind] = Peer(["node", "agents.mjs"], node, calls // 5) if node else None
         else:
-            PEERS[kind] = None
+            PEERS[kind] = Peer(["node", "peers.mjs"], node, calls) if node else None
     return PEERS[kind]
 
 
@@ -196,7 +207,7 @@ def run_one(name, clients, placement, warm=False):
     peer = peer_of(name)
     if peer is None:
         raise Failed("peer not here")
-    return peer.ask(name.split(":")[1], placement, calls=30 if warm else None)
+    return peer.ask(name.split(":")[1], placement, calls=min(30, peer.calls) if warm else None)
 
 
 def measure(names, clients, placement):
@@ -341,6 +352,12 @@ def b8(s):
                     floor_name="one INSERT + commit (durable):")
 
 
+@target("B9", "miss of a model of 50 ms", "free", 1, ["http_50", "miss_50"])
+def b9(s):
+    yield ratio_row("B9", "miss of a model of 50 ms, free", s, ("http_50", "p50"), ("miss_50", "p50"), 1.03, 1.015,
+                    floor_name="direct call from a backend, connection kept:")
+
+
 @target("B15", "autonomous write", "same", 1, ["insert", "record"])
 def b15(s):
     yield ratio_row("B15", "outcome recorded by the gateway", s, ("insert", "p50"), ("record", "p50"), 1.3, 1.15, floor_name="one INSERT + commit:")
@@ -366,6 +383,12 @@ def b17(s):
                     "/s", more=True, floor_name="on 8 sessions' requests:")
 
 
+@target("B18", "8 clients on one budget, model of 50 ms", "free", 8, ["miss_50_unlimited", "miss_50"])
+def b18(s):
+    yield ratio_row("B18", "misses of 8 clients on one session's tokens, model of 50 ms, free", s, ("miss_50_unlimited", "tps"), ("miss_50", "tps"),
+                    0.95, 0.99, "/s", more=True, floor_name="the same without a budget:")
+
+
 @target("B21", "one model call in SQL", "same", 1, ["http_fresh", "http_keep", "miss", "miss_nosync"])
 def b21(s):
     fresh = "HTTP client in a backend, new connection (as pgsql-http):"
@@ -374,6 +397,23 @@ def b21(s):
                     floor_name=fresh)
     yield ratio_row("B21 kept", "the same, mw.synchronous_commit = off", s, ("http_keep", "p50"), ("miss_nosync", "p50"), 1, 1,
                     floor_name="the same client, connection kept (no bar):")._replace(bar="", ambition="", met="–")
+
+
+PORTKEY = "Portkey's gateway, which keeps nothing (node)"
+
+
+@target("B23", "what a miss adds, against a gateway that keeps nothing", "free", 1, ["http_keep", "miss", "miss_nosync", "node:direct", "node:portkey"])
+def b23(s):
+    for id, mw, bar, ambition in (("B23 nosync", "miss_nosync", 1 / 4, 1 / 7), ("B23", "miss", 1 / 2, 1 / 3)):
+        yield ratio_row(id, "added latency of a miss" + (", mw.synchronous_commit = off" if "nosync" in mw else ", two durable writes") + ", free", s,
+                        lambda r: r["node:portkey"]["p50"] - r["node:direct"]["p50"], lambda r: r[mw]["p50"] - r["http_keep"]["p50"], bar, ambition,
+                        floor_name=f"{PORTKEY} less a direct call:", of=["http_keep", mw, "node:direct", "node:portkey"])
+
+
+@target("B24", "misses of 8 clients, against a gateway that keeps nothing", "free", 8, ["miss", "node:portkey_8"])
+def b24(s):
+    yield ratio_row("B24", "misses of 8 clients, two durable writes, free", s, ("node:portkey_8", "tps"), ("miss", "tps"), 4, 8, "/s", more=True,
+                    floor_name=f"{PORTKEY}, 8 at once:")
 
 
 # ---------- those that pgbench cannot ask ----------
@@ -434,6 +474,114 @@ def cancelled(call, way):
 
 CLEAN = ("The committee met on Tuesday and talked about the new bridge, which had been closed since the flood in spring. Most of its members "
          "wanted to repair it before winter; two asked for another estimate, because the first was a year old and prices had gone up. ")
+
+
+# Texts that somebody would send to make a pattern slow, each repeated to a length: those that the reference design is
+# held against (an address that never comes, digits alone), and others
+BAITS_OF_OLD = ["a", "1", "1 "]
+BAITS = BAITS_OF_OLD + ["4111 ", "a.", "a-", "a@", "@", "a.b-c_d@e-f.", "1-", "1:", "ab:cd:", "+1 ", "(1) ", "DE89 ", "key=", "://", "eyJ", "AB1 ",
+         "-----BEGIN ", "1.2.", "<EMAIL_0>", "e\u0301", "\uff11", "\u200b1"]
+
+
+def timed(asked, rounds):
+    """Microseconds by name; {name: SQL that returns some}, in turn in one session"""
+    took = {c: [] for c in asked}
+    s = Psql("postgres")
+    for c in asked:
+        s.ask(f"SELECT {asked[c]};")
+    for _ in range(rounds):
+        for c in asked:
+            took[c].append(float(s.ask(f"SELECT {asked[c]};")))
+    s.end()
+    return took
+
+
+def speed_row(id, what, size, floors, mws, bar, ambition):
+    """How many times as fast as the floor, of neighbours in time"""
+    ratios = sorted(f / m for f, m in zip(floors, mws))
+    r = statistics.median(ratios)
+    return Row(id, what, f"{size / statistics.median(floors):,.0f} MB/s", f"{size / statistics.median(mws):,.0f} MB/s",
+               f"{r:.2f}x as fast [{ratios[0]:.2g}–{ratios[-1]:.2g}]", f"≥ {bar:g}x", f"≥ {ambition:g}x", judged(r, bar, ambition, True))
+
+
+SETS = (("seed", "the reference design's four types"), ("bench", "all default types"))
+
+
+@target("B10", "redaction of dense and of clean text")
+def b10(_):
+    place("same")
+    texts = {"1 KB": (PROMPT_1K, (CLEAN * 5)[:1024]), "100 KB": (prompt(100), (CLEAN * 350)[:102400])}
+    asked = {}
+    for size, (dense, clean) in texts.items():
+        n = 2000 if size == "1 KB" else 20
+        for kind, text in (("dense", dense), ("clean", clean)):
+            asked[size, kind, "floor"] = f"floor_find({quoted(text)}, {n})"
+            for tenant, _ in SETS:
+                asked[size, kind, tenant] = f"mw.bench_redact({quoted(text)}, '{tenant}', {n})"
+    t = timed(asked, 3 * ROUNDS)
+    for id, kind, bar, ambition in (("B10", "dense", 0.8, 2.5), ("B11", "clean", 5, 40)):
+        for size, (dense, clean) in texts.items():
+            for tenant, what in SETS:
+                yield speed_row(id, f"redaction with rewriting, {kind} text of {size}, {what}", len(dense if kind == "dense" else clean),
+                                t[size, kind, "floor"], t[size, kind, tenant], bar, ambition)
+
+
+@target("B12", "redaction of the worst texts")
+def b12(_):
+    place("same")
+    slowest = {}
+    for bait in BAITS:
+        for size, unit in ((10_000, "10 KB"), (1_000_000, "1 MB")):
+            text = f"left(repeat({quoted(bait)}, {size}), {size})"
+            length = len((bait * size)[:size].encode())
+            n = max(1, 200_000 // size)
+            t = timed({"floor": f"floor_find({text}, {n})", **{s: f"mw.bench_redact({text}, '{s}', {n})" for s, _ in SETS}}, ROUNDS)
+            for tenant, what in SETS:
+                row = speed_row("B12", f"redaction of {unit} of `{bait}`, {what}", length, t["floor"], t[tenant], 0.6, 1)
+                if bait in BAITS_OF_OLD:
+                    yield row
+                speed = length / statistics.median(t[tenant])
+                if (unit, tenant) not in slowest or speed < slowest[unit, tenant][0]:
+                    slowest[unit, tenant] = (speed, row)
+                print(f"  {unit} of {bait!r}, {tenant}: {row.floor} {row.mw} {row.ratio}", flush=True)
+    for speed, row in slowest.values():
+        yield row._replace(target="B12 slowest", what=f"the slowest of {len(BAITS)} baits: {row.what}", bar="", ambition="", met="–")
+
+
+def rows_of_corpora():
+    for name in ("pii-positive-open", "pii-negative-open"):
+        with open(f"{HERE}/../test/corpora/{name}.tsv", encoding="utf-8") as f:
+            next(f)
+            for line in f:
+                yield line.split("\t")[0]
+
+
+@target("linear", "twice the text, twice the time")
+def linear(_):
+    place("same")
+    for what, texts in ((f"{len(BAITS)} baits", BAITS), ("each text of the corpora of personal data", list(rows_of_corpora()))):
+        factors = {}
+        s = Psql("postgres")
+        for text in texts:
+            half = max(1, 500_000 // len(text.encode()))
+            took = {n: min(float(s.ask(f"SELECT mw.bench_redact(repeat({quoted(text + ' ')}, {n}), 'bench', 1);")) for _ in range(3))
+                    for n in (half, 2 * half)}
+            factors[text] = took[2 * half] / took[half]
+        s.end()
+        worst = max(factors, key=factors.get)
+        f = factors[worst]
+        shown = worst[:40].replace("|", "\\|")
+        yield Row("linear", f"redaction of 1 MB beside 0.5 MB, {what} repeated; the worst: `{shown}`", "", f"{f:.2f}x the time",
+                  f"median {statistics.median(factors.values()):.2f}x", "≤ 2.3x", "≤ 2.3x", judged(f, 2.3, 2.3, False))
+
+
+@target("B14", "cache key")
+def b14(_):
+    place("same")
+    for size, n in (("1 KB", 5000), ("100 KB", 50)):
+        text = (CLEAN * 350)[:1024 if size == "1 KB" else 102400]
+        t = timed({"floor": f"floor_key({quoted(text)}, {n})", "mw": f"mw.bench_key({quoted(text)}, {n})"}, 3 * ROUNDS)
+        yield speed_row("B14", f"cache key of a request of {size}, BLAKE2b of 16 bytes by libsodium beside it", len(text), t["floor"], t["mw"], 0.9, 1.5)
 
 
 @target("B13", "guardrail scan")
@@ -542,6 +690,9 @@ def b26(_):
               f"+{more:.2f} ms (a first look-up: +{f['lookup'] - w['lookup']:.2f} ms)", "≤ +5 ms", "≤ +1 ms", judged(more, 5, 1, False))
 
 
+agents.add(sys.modules[__name__])
+
+
 # ---------- growth: these leave rows behind, so they come last ----------
 
 # A million of each in the end, in three steps; rows of a tenant that nobody else measures
@@ -627,6 +778,105 @@ def rebuild(_):
               f"[{min(took) * 1000:.0f}–{max(took) * 1000:.0f} ms]", "≤ 1 s", "≤ 0.2 s", judged(t, 1, 0.2, False))
 
 
+# ---------- approvals ----------
+
+APPROVALS = """
+CREATE SERVER IF NOT EXISTS asked FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
+GRANT USAGE ON FOREIGN SERVER asked TO bench_a;
+SELECT mw_create_tenant('asked', '{"model": "asked:m", "cache": false, "redact": false, "guardrail": false}');
+SELECT mw_grant_tenant('asked', 'bench_a'), mw_grant_reviewer('asked', 'bench_b');
+CREATE TABLE bench.ran (at timestamptz);
+GRANT INSERT, SELECT, DELETE ON bench.ran TO bench_a;
+GRANT USAGE ON SCHEMA bench TO bench_a;
+CREATE FUNCTION bench.run_it(what text) RETURNS text LANGUAGE sql AS $$ INSERT INTO bench.ran VALUES (clock_timestamp()); SELECT 'done' $$;
+SELECT mw_create_tool('run_it', 'bench.run_it(text)', options => '{"writes": true}', tenant => 'asked');
+SELECT mw_create_agent('asker', '{"tools": ["run_it"], "middleware": [{"type": "human_in_the_loop", "interrupt_on": {"run_it": true}}]}', 'asked');
+"""
+
+
+def paused(session):
+    """A session of the application's whose run waits for an approval"""
+    step = json.dumps({"m": [{"tool_calls": [{"id": "c1", "name": "run_it", "arguments": {"what": "refund order 4711"}}]}]})
+    return (f"SELECT mw_fake('asked', {quoted(step)}); SELECT mw_invoke('asked', '{session}', 'go', agent => 'asker') ->> 'status';")
+
+
+def grow_inbox(had, want):
+    """Rows as a run leaves them that waits; only what is in time order is made to differ"""
+    columns = {t: psql(f"SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0 AND NOT attisdropped")
+               for t in ("mw.run", "mw.session", "mw.interrupt")}
+    new = {"run_id": "md5('run' || i)::uuid", "session": "'copy' || i", "interrupt_id": "md5('interrupt' || i)", "requested_at": "t.requested_at - i * interval '1 second'"}
+    for table, names in columns.items():
+        values = ", ".join(new.get(c, f"t.{c}") for c in names.split(", "))
+        psql(f"INSERT INTO {table} ({names}) SELECT {values} FROM generate_series({had} + 1, {want}) AS i, (SELECT * FROM {table} WHERE tenant = 'asked' AND session = 'first') AS t")
+    psql("VACUUM (ANALYZE) mw.run, mw.session, mw.interrupt")
+    psql("CHECKPOINT")
+
+
+def took(client, statements):
+    """Seconds of each statement, sent one by one"""
+    times = []
+    for sql in statements:
+        begin = time.perf_counter()
+        client.ask(sql)
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+@target("approvals", "inbox and decisions beside 100 and 100,000 interrupts that wait; a resume that waits")
+def approvals(_):
+    place("free")
+    n = 40 if QUICK else 200
+    sizes = (100, 10_000 if QUICK else 100_000)
+    psql(APPROVALS)
+    asker, reviewer = Psql("bench_a"), Psql("bench_b")
+
+    # from before the COMMIT of the decision to the tool that it lets through
+    woken = []
+    for i in range(n):
+        asker.send(paused(f"wait{i}"))
+        while asker.line() != "interrupted":
+            pass
+        done = json.dumps({"m": [{"text": "done"}]})
+        asker.send(f"SELECT mw_fake('asked', {quoted(done)}); SELECT mw_resume('asked', 'wait{i}', wait => '1 minute') ->> 'status';")
+        while psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'bench_a' AND wait_event_type = 'Extension'") != "1":
+            time.sleep(0.002)
+        reviewer.send("BEGIN;")
+        reviewer.ask(f"SELECT status FROM mw_decide('asked', 'wait{i}', '{{\"decisions\": [{{\"type\": \"approve\"}}]}}');")
+        before = reviewer.ask("SELECT clock_timestamp();")
+        reviewer.send("COMMIT;")
+        while asker.line() != "completed":
+            pass
+        woken.append(float(psql(f"SELECT extract(epoch FROM max(at) - '{before}') * 1000 FROM bench.ran")))
+    w = statistics.median(woken)
+    yield Row("approvals wake", "from the COMMIT of mw_decide to the tool running in a mw_resume that waits", "", f"{w:.2f} ms",
+              f"[{min(woken):.2f}–{max(woken):.2f} ms]", "≤ 10 ms", "≤ 3 ms", judged(w, 10, 3, False))
+
+    asker.send(paused("first"))
+    while asker.line() != "interrupted":
+        pass
+    had, at = 1, {}
+    for size in sizes:
+        grow_inbox(had, size)
+        had = size
+        for i in range(n):
+            asker.send(paused(f"decide{size}_{i}"))
+            while asker.line() != "interrupted":
+                pass
+        deep = psql("SELECT interrupt_id FROM mw.interrupt WHERE tenant = 'asked' AND session LIKE 'copy%' ORDER BY requested_at LIMIT 1 OFFSET 60")
+        page = "SELECT length(mw_inbox_html('asked'));"
+        at[size] = {
+            "page": took(reviewer, [page] * n),
+            "deep": took(reviewer, [f"SELECT length(mw_inbox_html('asked', before => '{deep}'));"] * n),
+            "decide": took(reviewer, [f"SELECT status FROM mw_decide('asked', 'decide{size}_{i}', '{{\"decisions\": [{{\"type\": \"approve\"}}]}}');" for i in range(n)]),
+        }
+    asker.end()
+    reviewer.end()
+    for kind, what in (("page", "first page of mw_inbox_html (50)"), ("deep", "the last page of it"), ("decide", "mw_decide with its commit")):
+        few, many = (at[size][kind] * 1000 for size in sizes)
+        yield Row(f"approvals {kind}", f"{what}, {sizes[1]:,} waiting", f"{sizes[0]} waiting: {few:.2f} ms", f"{many:.2f} ms", f"{many / few:.2f}x", "≤ 1.3x", "≤ 1.1x",
+                  judged(many / few, 1.3, 1.1, False))
+
+
 # ---------- all of it ----------
 
 
@@ -656,7 +906,7 @@ def sanity():
                 raise Failed(f"a call that should be a hit ({size}) is: {was}")
             if tenant == "bench" and size == "10 KB":
                 break
-    was = psql(f"SELECT mw_invoke('bench', 's1', {quoted(PROMPT_1K)} || translate(md5(random()::text), '0123456789', 'ghijklmnop'))->>'cache'", "bench_app")
+    was = psql(f"SELECT mw_invoke('bench', 's1', {quoted(PROMPT_1K)} || translate(random()::text, '0123456789.', 'ghijklmnopq'))->>'cache'", "bench_app")
     if was != "miss":
         raise Failed(f"a call that should be a miss is: {was}")
 
@@ -688,6 +938,22 @@ def table(rows):
     lines = ["| " + " | ".join(r) + " |" for r in [head, *rows]]
     lines.insert(1, "| " + " | ".join("---" for _ in head) + " |")
     return "\n".join(lines)
+
+
+def history(rows, run):
+    """What each target's first row came to, a column a run: those of the last seven whole runs and this one"""
+    runs, kept = [], {}
+    with open(f"{HERE}/RESULTS.md") as f:
+        old = [[c.strip() for c in line.strip().strip("|").split("|")] for line in f.read().partition("## History")[2].partition("\n## ")[0].splitlines() if line.startswith("|")]
+    if old:
+        runs = old[0][1:]
+        kept = {line[0]: dict(zip(runs, line[1:])) for line in old[2:]}
+    for r in rows:
+        if run not in kept.setdefault(r.target, {}):
+            kept[r.target][run] = re.split(r" ?\[|; | \(a ", r.ratio)[0] or r.mw
+    runs = [r for r in runs if r != run][-7:] + [run]
+    lines = [["target", *runs], ["---"] * (len(runs) + 1), *([id, *(of.get(r, "") for r in runs)] for id, of in kept.items())]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def main():
@@ -732,8 +998,11 @@ def main():
 - Only ratios mean anything: the same row moves by tens of per cent within an hour."""
     print("\n" + out)
     if not arguments and not QUICK:
+        commit = subprocess.run(["git", "-C", HERE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+        before = history(rows, f"{datetime.date.today().isoformat()} {commit}".strip())
         with open(f"{HERE}/RESULTS.md", "w") as f:
-            f.write(f"# Speed: the targets beside their floors\n\nWritten by `make bench`; what the rows mean, and how they are measured: `bench/README.md`.\n\n{out}\n")
+            f.write(f"# Speed: the targets beside their floors\n\nWritten by `make bench`; what the rows mean, and how they are measured: `bench/README.md`.\n\n{out}\n\n"
+                    f"## History\n\nThe ratio of each target's first row, a column a whole run.\n\n{before}\n")
         print(f"\nwritten to {os.path.relpath(f'{HERE}/RESULTS.md')}")
 
 

@@ -4,9 +4,10 @@
  *   upstream [LATENCY_MS]
  *
  * Answers every POST with one fixed chat completion (0.5 KB, with usage) after
- * LATENCY_MS, and GET /stats with what it has served.  It is for measuring
- * alone: nothing in a request is judged but where it ends (the tests have an
- * upstream that is strict).
+ * LATENCY_MS, and GET /stats with what it has served.  A request that offers
+ * tools is answered with a call of due_date until it holds three results.  It is
+ * for measuring alone: nothing else in a request is judged but where it ends (the
+ * tests have an upstream that is strict).
  *
  * One thread, one epoll descriptor.  The latency is the same for every request,
  * so those that wait are a queue in order of arrival and the head of it is the
@@ -48,6 +49,7 @@ typedef struct Conn
 typedef struct Waiting
 {
 	int			fd;
+	int			which;			/* answer */
 	unsigned	generation;
 	int64_t		due;			/* nanoseconds */
 } Waiting;
@@ -60,14 +62,24 @@ static const char answer_body[] =
 	"\"logprobs\":null,\"finish_reason\":\"stop\"}],"
 	"\"usage\":{\"prompt_tokens\":260,\"completion_tokens\":40,\"total_tokens\":300}}";
 
+#define TOOL_TURNS 3
+
+/* %1$d: which one */
+static const char call_body[] =
+	"{\"id\":\"chatcmpl-%1$d\",\"object\":\"chat.completion\",\"created\":1767225600,\"model\":\"bench-model\","
+	"\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call_%1$d\",\"type\":\"function\","
+	"\"function\":{\"name\":\"due_date\",\"arguments\":\"{\\\"number\\\": 17}\"}}],\"refusal\":null},"
+	"\"logprobs\":null,\"finish_reason\":\"tool_calls\"}],"
+	"\"usage\":{\"prompt_tokens\":260,\"completion_tokens\":40,\"total_tokens\":300}}";
+
 static Conn conns[MAX_FDS];
 static Waiting *queue;			/* a ring */
 static size_t queue_cap;
 static size_t queue_head;
 static size_t queue_len;
 static int64_t latency_ns;
-static char answer[2048];
-static size_t answer_len;
+static char answers[TOOL_TURNS + 1][2048];	/* the calls in turn, at last the text */
+static size_t answer_len[TOOL_TURNS + 1];
 static unsigned long n_posts;
 static unsigned long n_conns;
 static int	epoll_fd;
@@ -108,7 +120,7 @@ put(int fd, const char *p, size_t n)
 }
 
 static void
-put_later(int fd)
+put_later(int fd, int which)
 {
 	Waiting    *w;
 
@@ -128,6 +140,7 @@ put_later(int fd)
 	}
 	w = &queue[(queue_head + queue_len++) % queue_cap];
 	w->fd = fd;
+	w->which = which;
 	w->generation = conns[fd].generation;
 	w->due = now_ns() + latency_ns;
 }
@@ -144,7 +157,7 @@ put_due(void)
 		queue_head = (queue_head + 1) % queue_cap;
 		queue_len--;
 		if (conns[w->fd].buf != NULL && conns[w->fd].generation == w->generation)
-			put(w->fd, answer, answer_len);
+			put(w->fd, answers[w->which], answer_len[w->which]);
 	}
 }
 
@@ -198,6 +211,20 @@ request_size(Conn *c, int fd)
 	return head;
 }
 
+/* Which answer this request gets: tools that it offers, less results that it holds */
+static int
+which_answer(const char *request, size_t size)
+{
+	const char *end = request + size;
+	int			results = 0;
+
+	if (memmem(request, size, "\"tools\"", 7) == NULL)
+		return TOOL_TURNS;
+	for (const char *p = request; results < TOOL_TURNS && (p = memmem(p, end - p, "\"tool_call_id\"", 14)) != NULL; p += 14)
+		results++;
+	return results;
+}
+
 static void
 serve(int fd)
 {
@@ -224,6 +251,7 @@ serve(int fd)
 	while (c->buf != NULL && c->len > 0 && (size = request_size(c, fd)) > 0)
 	{
 		bool		post = memcmp(c->buf, "POST ", 5) == 0;
+		int			which = post ? which_answer(c->buf, size) : 0;
 
 		memmove(c->buf, c->buf + size, c->len - size);
 		c->len -= size;
@@ -231,9 +259,9 @@ serve(int fd)
 		{
 			n_posts++;
 			if (latency_ns > 0)
-				put_later(fd);
+				put_later(fd, which);
 			else
-				put(fd, answer, answer_len);
+				put(fd, answers[which], answer_len[which]);
 		}
 		else
 		{
@@ -297,9 +325,14 @@ main(int argc, char **argv)
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	latency_ns = argc > 1 ? (int64_t) (atof(argv[1]) * 1e6) : 0;
-	answer_len = snprintf(answer, sizeof(answer),
-						  "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-						  sizeof(answer_body) - 1, answer_body);
+	for (int i = 0; i <= TOOL_TURNS; i++)
+	{
+		char		body[1024];
+		int			len = i < TOOL_TURNS ? snprintf(body, sizeof(body), call_body, i + 1) : snprintf(body, sizeof(body), "%s", answer_body);
+
+		answer_len[i] = snprintf(answers[i], sizeof(answers[i]),
+								 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len, body);
+	}
 
 	listener = listen_somewhere();
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);

@@ -11,13 +11,15 @@
  */
 #include "postgres.h"
 
+#include <time.h>
+
 #include <curl/curl.h>
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <sodium.h>
 
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "portability/instr_time.h"
 #include "utils/builtins.h"
 
 PG_MODULE_MAGIC;
@@ -123,47 +125,128 @@ mw_floor_http(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(result);
 }
 
+/* Patterns of the reference design, each compiled at its first use by PCRE2's JIT compiler */
+typedef struct Pattern
+{
+	const char *text;
+	uint32		flags;
+	pcre2_code *code;
+} Pattern;
+
+static pcre2_match_data *match;
+
+/* Microseconds of the processor, as mw's own bench functions count them */
+static double
+computed_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return ts.tv_sec * 1e6 + ts.tv_nsec / 1e3;
+}
+
+static pcre2_code *
+compiled(Pattern *p)
+{
+	int			error;
+	PCRE2_SIZE	at;
+
+	if (p->code == NULL)
+	{
+		p->code = pcre2_compile((PCRE2_SPTR) p->text, PCRE2_ZERO_TERMINATED, p->flags, &error, &at, NULL);
+		if (p->code == NULL || pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE) != 0)
+			elog(ERROR, "a pattern of the floor cannot be compiled");
+	}
+	if (match == NULL)
+		match = pcre2_match_data_create(8, NULL);
+	return p->code;
+}
+
 /*
- * mw_floor_search(input, n): the reference design's four injection patterns, each searched for by PCRE2's JIT
- * code; microseconds that the four searches of one time take.
+ * mw_floor_search(input, n): the four injection patterns, each searched for; microseconds that the four searches of
+ * one time take.
  */
 PG_FUNCTION_INFO_V1(mw_floor_search);
 
 Datum
 mw_floor_search(PG_FUNCTION_ARGS)
 {
-	static const char *const patterns[] = {
-		"ignore (all |the )?(previous|prior|above) (instructions|rules)",
-		"system prompt (is|was|now)",
-		"you are now (a |an )?",
-		"</?(system|instruction|prompt)>"
+	static Pattern patterns[] = {
+		{"ignore (all |the )?(previous|prior|above) (instructions|rules)", PCRE2_CASELESS},
+		{"system prompt (is|was|now)", PCRE2_CASELESS},
+		{"you are now (a |an )?", PCRE2_CASELESS},
+		{"</?(system|instruction|prompt)>", PCRE2_CASELESS}
 	};
-	static pcre2_code *code[lengthof(patterns)];
-	static pcre2_match_data *match;
 	text	   *in = PG_GETARG_TEXT_PP(0);
 	int			n = PG_GETARG_INT32(1);
 	int			found = 0;
-	instr_time	start;
-	instr_time	took;
+	double		start;
 
-	for (int i = 0; i < lengthof(patterns) && code[i] == NULL; i++)
-	{
-		int			error;
-		PCRE2_SIZE	at;
-
-		code[i] = pcre2_compile((PCRE2_SPTR) patterns[i], PCRE2_ZERO_TERMINATED, PCRE2_CASELESS, &error, &at, NULL);
-		if (code[i] == NULL || pcre2_jit_compile(code[i], PCRE2_JIT_COMPLETE) != 0)
-			elog(ERROR, "a pattern of the floor cannot be compiled");
-		if (match == NULL)
-			match = pcre2_match_data_create_from_pattern(code[i], NULL);
-	}
-	INSTR_TIME_SET_CURRENT(start);
+	for (int i = 0; i < lengthof(patterns); i++)
+		(void) compiled(&patterns[i]);
+	start = computed_us();
 	for (int k = 0; k < n; k++)
 		for (int i = 0; i < lengthof(patterns); i++)
-			found += pcre2_jit_match(code[i], (PCRE2_SPTR) VARDATA_ANY(in), VARSIZE_ANY_EXHDR(in), 0, 0, match, NULL) > 0;
-	INSTR_TIME_SET_CURRENT(took);
-	INSTR_TIME_SUBTRACT(took, start);
+			found += pcre2_jit_match(patterns[i].code, (PCRE2_SPTR) VARDATA_ANY(in), VARSIZE_ANY_EXHDR(in), 0, 0, match, NULL) > 0;
+	start = computed_us() - start;
 	if (found > 0)
 		elog(WARNING, "the text that is searched has an injection");
-	PG_RETURN_FLOAT8(INSTR_TIME_GET_DOUBLE(took) * 1e6 / Max(1, n));
+	PG_RETURN_FLOAT8(start / Max(1, n));
+}
+
+/*
+ * mw_floor_find(input, n): all matches of the four redaction patterns, one pattern after the other, nothing rewritten;
+ * microseconds that the four passes of one time take.
+ */
+PG_FUNCTION_INFO_V1(mw_floor_find);
+
+Datum
+mw_floor_find(PG_FUNCTION_ARGS)
+{
+	static Pattern patterns[] = {
+		{"[a-zA-Z0-9._%+-]+@[a-zA-Z0-9.-]+\\.[a-zA-Z]{2,}"},
+		{"\\+?\\d[\\d\\s\\-\\(\\)]{7,}\\d"},
+		{"\\b\\d{3}-\\d{2}-\\d{4}\\b"},
+		{"\\b(?:\\d[ -]*?){13,16}\\b"}
+	};
+	text	   *in = PG_GETARG_TEXT_PP(0);
+	PCRE2_SIZE	len = VARSIZE_ANY_EXHDR(in);
+	int			n = PG_GETARG_INT32(1);
+	double		start;
+
+	for (int i = 0; i < lengthof(patterns); i++)
+		(void) compiled(&patterns[i]);
+	start = computed_us();
+	for (int k = 0; k < n; k++)
+		for (int i = 0; i < lengthof(patterns); i++)
+		{
+			PCRE2_SIZE	at = 0;
+
+			while (at <= len && pcre2_jit_match(patterns[i].code, (PCRE2_SPTR) VARDATA_ANY(in), len, at, 0, match, NULL) > 0)
+			{
+				PCRE2_SIZE *span = pcre2_get_ovector_pointer(match);
+
+				at = Max(span[1], span[0] + 1);
+			}
+		}
+	start = computed_us() - start;
+	PG_RETURN_FLOAT8(start / Max(1, n));
+}
+
+/* mw_floor_key(input, n): BLAKE2b of 16 bytes by libsodium; microseconds of one time */
+PG_FUNCTION_INFO_V1(mw_floor_key);
+
+Datum
+mw_floor_key(PG_FUNCTION_ARGS)
+{
+	text	   *in = PG_GETARG_TEXT_PP(0);
+	int			n = PG_GETARG_INT32(1);
+	unsigned char key[16];
+	double		start;
+
+	start = computed_us();
+	for (int k = 0; k < n; k++)
+		crypto_generichash(key, sizeof(key), (unsigned char *) VARDATA_ANY(in), VARSIZE_ANY_EXHDR(in), NULL, 0);
+	start = computed_us() - start;
+	PG_RETURN_FLOAT8(start / Max(1, n));
 }

@@ -2,10 +2,12 @@
 // their layers' state in the process or, for the same guarantees as mw's, in PostgreSQL under row-level security.
 //
 // A peer of bench/measure.py: reads lines "CASE N" on standard input, makes N calls one after the other, and
-// answers each line with one of JSON, {"p50": microseconds, "p99": …}.  Everything comes from the environment:
+// answers each line with one of JSON, {"p50": microseconds, "p99": …, "tps": calls a second}.  A case NAME_8 has eight of
+// them under way at a time.  Everything comes from the environment:
 // BENCH_UPSTREAM, BENCH_PROMPT, and libpq's PGHOST and PGDATABASE.
 import { createHash, randomUUID } from "node:crypto";
 import { createInterface } from "node:readline";
+import { spawn } from "node:child_process";
 import { performance } from "node:perf_hooks";
 import { AIMessage } from "@langchain/core/messages";
 import { RunnableLambda, RunnableSequence } from "@langchain/core/runnables";
@@ -147,7 +149,33 @@ const lcelHere = lcel(inProcess);
 const lcelPg = lcel(inPostgres);
 const agentPg = agent(inPostgres);
 
+// ---------- a gateway beside the application ----------
+
+const body = () => JSON.stringify({ model: "bench-model", messages: [{ role: "user", content: fresh() }] });
+const post = async (url, headers) => {
+  const r = await fetch(url, { method: "POST", headers: { "content-type": "application/json", authorization: "Bearer none", ...headers }, body: body() });
+  if (!r.ok) throw new Error(`${r.status} ${await r.text()}`);
+  await r.json();
+};
+let portkey; // its port, once it listens
+const startPortkey = async () => {
+  portkey = 20000 + (process.pid % 20000);
+  const child = spawn(process.execPath, ["node_modules/@portkey-ai/gateway/build/start-server.js", `--port=${portkey}`, "--headless"], { stdio: "ignore" });
+  process.on("exit", () => child.kill());
+  for (let i = 0; i < 100; i++) {
+    if (await fetch(`http://127.0.0.1:${portkey}/`).then(() => true, () => false)) return;
+    await new Promise((done) => setTimeout(done, 100));
+  }
+  throw new Error("Portkey's gateway does not listen");
+};
+const viaPortkey = async () => {
+  if (!portkey) await startPortkey();
+  await post(`http://127.0.0.1:${portkey}/v1/chat/completions`, { "x-portkey-provider": "openai", "x-portkey-custom-host": upstream });
+};
+
 const cases = {
+  direct: () => post(`${upstream}/chat/completions`, {}),
+  portkey: viaPortkey,
   sdk: () => sdk.chat.completions.create({ model: "bench-model", messages: [{ role: "user", content: fresh() }] }),
   lcel_hit: viaLcel(lcelHere, same(" here")),
   lcel_pg_hit: viaLcel(lcelPg, same(" lcel")),
@@ -163,13 +191,20 @@ for await (const line of createInterface({ input: process.stdin })) {
     console.log(JSON.stringify({ mb: process.memoryUsage().rss / 1048576 }));
     continue;
   }
+  const [, which, atOnce] = name.match(/^(.*?)(?:_(\d+))?$/);
   const took = [];
-  for (let i = 0; i < Number(n); i++) {
-    const start = performance.now();
-    await cases[name]();
-    took.push((performance.now() - start) * 1000);
-  }
+  let left = Number(n);
+  const one = async () => {
+    while (left-- > 0) {
+      const start = performance.now();
+      await cases[which]();
+      took.push((performance.now() - start) * 1000);
+    }
+  };
+  const begin = performance.now();
+  await Promise.all(Array.from({ length: Number(atOnce ?? 1) }, one));
+  const seconds = (performance.now() - begin) / 1000;
   took.sort((a, b) => a - b);
-  console.log(JSON.stringify({ p50: took[took.length >> 1], p99: took[Math.floor(took.length * 0.99)] }));
+  console.log(JSON.stringify({ p50: took[took.length >> 1], p99: took[Math.floor(took.length * 0.99)], tps: Number(n) / seconds }));
 }
 process.exit(0);
