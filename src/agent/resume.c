@@ -121,12 +121,41 @@ ends_by_expiry(List *gates)
 	return false;
 }
 
+/* The agent, model, tools and gates that the session's newest run was begun with, and what is stored for its next leg */
+static Jsonb *
+take_up(MwRun *run, Resume *r, const MwSaved *saved)
+{
+	Jsonb	   *call;
+
+	if (!saved->found)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_NO_INTERRUPT),
+				 errmsg("no interrupt is waiting"),
+				 errdetail("none: the session has no run."),
+				 errhint("SELECT session, status FROM mw.session;")));
+	call = mw_json_get_jsonb(saved->options, "call");
+	r->args->model = call != NULL ? mw_json_get_text(call, "model") : NULL;
+	r->args->tools = call != NULL ? mw_json_get_jsonb(call, "tools") : NULL;
+	/* another leg may have added a gate since these were read */
+	run->options = mw_hitl_options(saved->options, run->options);
+	mw_run_use_agent(run, saved->owner, saved->agent, saved->version);
+	return mw_run_claim(run);
+}
+
+static bool
+same_begin(const MwSaved *a, const MwSaved *b)
+{
+	return b->found && memcmp(&a->run_id, &b->run_id, sizeof(pg_uuid_t)) == 0 &&
+		(a->options == NULL) == (b->options == NULL) &&
+		(a->options == NULL || (VARSIZE(a->options) == VARSIZE(b->options) && memcmp(a->options, b->options, VARSIZE(a->options)) == 0));
+}
+
 static Jsonb *
 begin(MwRun *run, void *arg)
 {
 	Resume	   *r = arg;
+	MwSaved    *first;
 	MwSaved    *saved;
-	Jsonb	   *call;
 	Jsonb	   *stored;
 	MwDecisionTexts texts = {.map = &run->map, .as = run->role, .notices = &run->notices};
 	List	   *gates;
@@ -136,24 +165,19 @@ begin(MwRun *run, void *arg)
 	run->memory = true;
 	if (r->wait_ms > 0 && r->decisions == NULL)
 		wait_for_decisions(run, r->wait_ms);
-	saved = mw_run_open(run);
-	if (!saved->found)
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_NO_INTERRUPT),
-				 errmsg("no interrupt is waiting"),
-				 errdetail("none: the session has no run."),
-				 errhint("SELECT session, status FROM mw.session;")));
-	call = mw_json_get_jsonb(saved->options, "call");
-	if (call != NULL)
-	{
-		r->args->model = mw_json_get_text(call, "model");
-		r->args->tools = mw_json_get_jsonb(call, "tools");
-	}
-	/* another leg may have added a gate since these were read */
-	run->options = mw_hitl_options(saved->options, run->options);
-	mw_run_use_agent(run, saved->owner, saved->agent, saved->version);
-	stored = mw_run_claim(run);
+
+	/*
+	 * First the request_id and then the session, as a new prompt does: the other
+	 * way round the two could wait for each other.  So what the session waits for
+	 * is looked at before it is ours, and again where it has changed meanwhile.
+	 */
+	mw_run_require_session(run);
+	first = mw_saved_read(run);
+	stored = take_up(run, r, first);
 	if (stored != NULL)
+		return stored;
+	saved = mw_run_open(run);
+	if (!same_begin(first, saved) && (stored = take_up(run, r, saved)) != NULL)
 		return stored;
 	if (strcmp(saved->status, "interrupted") != 0)
 		ereport(ERROR,

@@ -371,18 +371,24 @@ add_state(MwRun *run)
 	mw_state_apply(run, given);
 }
 
-/* The session is this transaction's, and its thread is read */
-MwSaved *
-mw_run_open(MwRun *run)
+void
+mw_run_require_session(const MwRun *run)
 {
-	MwSaved    *saved;
-
 	if (run->memory && run->base->policy->session_policy != NULL && !mw_may_see(run->tenant, run->session))
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_NOT_YOUR_TENANT),
 				 errmsg("the role may not act for this session"),
 				 errdetail("The tenant's session_policy does not let it."),
 				 errhint("Name a session of your own.")));
+}
+
+/* The session is this transaction's, and its thread is read */
+MwSaved *
+mw_run_open(MwRun *run)
+{
+	MwSaved    *saved;
+
+	mw_run_require_session(run);
 	/* the claim is this transaction's, so it does not keep a run from its own tools */
 	for (MwRun *outer = run->outer; outer != NULL && run->memory; outer = outer->outer)
 		if (outer->memory && strcmp(outer->session, run->session) == 0)

@@ -39,6 +39,7 @@ extern MwMsg *mw_run_redacted(MwRun *run, MwMsg *msg);	/* one that a hook has ma
 extern Jsonb *mw_run_redacted_json(MwRun *run, Jsonb *json);	/* fields of the state from a hook that was shown values; NULL: NULL */
 extern void mw_run_failed(MwRun *run, ErrorData *edata);
 extern void mw_run_end_with(MwRun *run, const char *text, const char *ended_by);
+extern void mw_run_require_session(const MwRun *run);	/* MW101 where the tenant's session_policy does not let the role see it */
 extern MwSaved *mw_run_open(MwRun *run);	/* the session is claimed, its newest run and its thread are read; 55P03 where it is busy and the caller does not wait */
 extern void mw_run_peek(MwRun *run);	/* thread, state and input as a run would begin with them; nothing is written */
 extern bool mw_is_run(const MwInvokeArgs *args);	/* surface.c: more than one model call by itself */
