@@ -13,6 +13,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
@@ -24,7 +25,7 @@
 #include "policy/policy.h"
 #include "stage/redact.h"
 #include "util/json.h"
-#include "util/spi.h"
+#include "util/row.h"
 
 #define LOOK_MS			100		/* where nobody can wake us */
 #define MAX_WAIT_MS		(24 * 3600 * INT64CONST(1000))
@@ -228,28 +229,29 @@ begin(MwRun *run, void *arg)
 static void
 read_begun(Resume *r)
 {
-	static MwStmt stmt = {
-		"SELECT r.options OPERATOR(pg_catalog.-) 'call'::text, r.run_id FROM mw.session AS s"
-		" JOIN mw.run AS r ON r.tenant OPERATOR(pg_catalog.=) s.tenant AND r.run_id OPERATOR(pg_catalog.=) s.run_id"
-		" WHERE s.tenant OPERATOR(pg_catalog.=) $1 AND s.session OPERATOR(pg_catalog.=) $2",
-		2, {TEXTOID, TEXTOID}
-	};
-	MemoryContext cxt = CurrentMemoryContext;
-	Datum		values[2] = {CStringGetTextDatum(r->args->tenant), CStringGetTextDatum(r->args->session)};
+	static MwRowTable sessions = {.name = "session",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ}};
+	static MwRowTable runs = {.name = "run",.nkeys = 2,.equal = {F_TEXTEQ, F_UUID_EQ}};
+	MwRow		row;
+	Datum		key[2] = {CStringGetTextDatum(r->args->tenant), CStringGetTextDatum(r->args->session)};
+	bool		isnull;
+	bool		there;
 
-	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 1) > 0)
+	there = mw_row_open(&row, &sessions, key);
+	if (there)
+		r->run_id = *DatumGetUUIDP(mw_row_get(&row, SESSION_RUN_ID, &isnull));
+	mw_row_close(&row);
+	if (!there)
+		return;
+	key[1] = UUIDPGetDatum(&r->run_id);
+	r->found = mw_row_open(&row, &runs, key);
+	if (r->found)
 	{
-		MemoryContext old = MemoryContextSwitchTo(cxt);
-		bool		isnull;
-		Datum		d = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		Datum		options = mw_row_get(&row, RUN_OPTIONS, &isnull);
 
-		r->args->begun = isnull ? NULL : DatumGetJsonbPCopy(d);
-		r->run_id = *DatumGetUUIDP(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
-		r->found = true;
-		MemoryContextSwitchTo(old);
+		if (!isnull)
+			r->args->begun = DatumGetJsonbPCopy(DirectFunctionCall2(jsonb_delete, options, CStringGetTextDatum("call")));
 	}
-	SPI_finish();
+	mw_row_close(&row);
 }
 
 static int64

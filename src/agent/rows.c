@@ -12,12 +12,14 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
 #include "agent/thread.h"
 #include "util/json.h"
 #include "util/json_push.h"
+#include "util/row.h"
 #include "util/spi.h"
 
 static const char *const nodes[] = {
@@ -61,84 +63,107 @@ node_of(const char *name)
 }
 
 static char *
-text_at(HeapTuple row, TupleDesc desc, int n)
+text_at(MwRow *row, AttrNumber n)
 {
-	return SPI_getvalue(row, desc, n);
+	bool		isnull;
+	Datum		d = mw_row_get(row, n, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(d);
 }
 
 static Jsonb *
-jsonb_at(HeapTuple row, TupleDesc desc, int n)
+jsonb_at(MwRow *row, AttrNumber n)
 {
 	bool		isnull;
-	Datum		d = SPI_getbinval(row, desc, n, &isnull);
+	Datum		d = mw_row_get(row, n, &isnull);
 
 	return isnull ? NULL : DatumGetJsonbPCopy(d);
 }
 
 static int
-int_at(HeapTuple row, TupleDesc desc, int n)
+int_at(MwRow *row, AttrNumber n)
 {
 	bool		isnull;
 
-	return DatumGetInt32(SPI_getbinval(row, desc, n, &isnull));
+	return DatumGetInt32(mw_row_get(row, n, &isnull));
+}
+
+/* The highest number of a message of the session; 0: there is none */
+static int64
+last_seq(const Datum *key)
+{
+	static MwRowTable table = {.name = "thread",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ},.backwards = true};
+	MwRow		row;
+	int64		last = 0;
+	bool		isnull;
+
+	if (mw_row_open(&row, &table, key))
+		last = DatumGetInt64(mw_row_get(&row, THREAD_SEQ, &isnull));
+	mw_row_close(&row);
+	return last;
+}
+
+static void
+read_run(MwSaved *saved, MwRow *row)
+{
+	bool		isnull;
+
+	saved->agent = text_at(row, RUN_AGENT);
+	saved->owner = text_at(row, RUN_AGENT_TENANT);
+	saved->version = int_at(row, RUN_VERSION);
+	saved->request_id = text_at(row, RUN_REQUEST_ID);
+	saved->role = DatumGetObjectId(mw_row_get(row, RUN_ROLE, &isnull));
+	saved->role_name = DatumGetCString(DirectFunctionCall1(regroleout, ObjectIdGetDatum(saved->role)));
+	saved->status = text_at(row, RUN_STATUS);
+	saved->place.node = node_of(text_at(row, RUN_NODE));
+	saved->place.i = int_at(row, RUN_NODE_INDEX);
+	saved->turn = int_at(row, RUN_TURN);
+	saved->calls = int_at(row, RUN_CALLS);
+	saved->last_no = int_at(row, RUN_LAST_NO);
+	saved->scratch = jsonb_at(row, RUN_SCRATCH);
+	saved->batch = mw_text_list(mw_row_get(row, RUN_BATCH, &isnull));
+	saved->options = jsonb_at(row, RUN_OPTIONS);
 }
 
 /* The newest run of the session; found is false where the session has none yet */
 MwSaved *
 mw_saved_read(MwRun *run)
 {
-	static MwStmt stmt = {
-		"SELECT s.step, s.state, r.run_id, r.agent, r.version, r.status, r.node, r.node_index, r.turn, r.calls,"
-		" r.role::pg_catalog.oid, r.role::pg_catalog.text, r.request_id, r.scratch, r.options, r.tenant IS NOT NULL, r.batch, r.last_no, r.agent_tenant,"
-		" (SELECT pg_catalog.max(t.seq) FROM mw.thread AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1 AND t.session OPERATOR(pg_catalog.=) $2)"
-		" FROM mw.session AS s LEFT JOIN mw.run AS r ON r.tenant OPERATOR(pg_catalog.=) s.tenant AND r.run_id OPERATOR(pg_catalog.=) s.run_id"
-		" WHERE s.tenant OPERATOR(pg_catalog.=) $1 AND s.session OPERATOR(pg_catalog.=) $2",
-		2, {TEXTOID, TEXTOID}
-	};
+	static MwRowTable sessions = {.name = "session",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ}};
+	static MwRowTable runs = {.name = "run",.nkeys = 2,.equal = {F_TEXTEQ, F_UUID_EQ}};
 	MwSaved    *saved = palloc0(sizeof(MwSaved));
-	Datum		values[2];
+	MemoryContext old;
+	pg_uuid_t	run_id;
+	MwRow		row;
+	Datum		key[2];
+	bool		isnull;
 
 	saved->status = "completed";
 	if (!run->memory)
 		return saved;
-	values[0] = CStringGetTextDatum(run->tenant);
-	values[1] = CStringGetTextDatum(run->session);
-	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 1) > 0)
+	old = MemoryContextSwitchTo(run->cxt);
+	key[0] = CStringGetTextDatum(run->tenant);
+	key[1] = CStringGetTextDatum(run->session);
+	if (mw_row_open(&row, &sessions, key))
 	{
-		HeapTuple	row = SPI_tuptable->vals[0];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
-		MemoryContext old = MemoryContextSwitchTo(run->cxt);
-		Datum		d;
-		bool		isnull;
-
 		saved->found = true;
-		saved->step = int_at(row, desc, 1);
-		saved->state = jsonb_at(row, desc, 2);
-		d = SPI_getbinval(row, desc, 20, &isnull);
-		saved->last_seq = isnull ? 0 : DatumGetInt64(d);
-		if (DatumGetBool(SPI_getbinval(row, desc, 16, &isnull)))
-		{
-			saved->run_id = *DatumGetUUIDP(SPI_getbinval(row, desc, 3, &isnull));
-			saved->agent = text_at(row, desc, 4);
-			saved->version = int_at(row, desc, 5);
-			saved->status = text_at(row, desc, 6);
-			saved->place.node = node_of(text_at(row, desc, 7));
-			saved->place.i = int_at(row, desc, 8);
-			saved->turn = int_at(row, desc, 9);
-			saved->calls = int_at(row, desc, 10);
-			saved->last_no = int_at(row, desc, 18);
-			saved->role = DatumGetObjectId(SPI_getbinval(row, desc, 11, &isnull));
-			saved->role_name = text_at(row, desc, 12);
-			saved->request_id = text_at(row, desc, 13);
-			saved->scratch = jsonb_at(row, desc, 14);
-			saved->options = jsonb_at(row, desc, 15);
-			saved->batch = mw_text_list(SPI_getbinval(row, desc, 17, &isnull));
-			saved->owner = text_at(row, desc, 19);
-		}
-		MemoryContextSwitchTo(old);
+		saved->step = int_at(&row, SESSION_STEP);
+		saved->state = jsonb_at(&row, SESSION_STATE);
+		run_id = *DatumGetUUIDP(mw_row_get(&row, SESSION_RUN_ID, &isnull));
 	}
-	SPI_finish();
+	mw_row_close(&row);
+	if (saved->found)
+	{
+		saved->last_seq = last_seq(key);
+		key[1] = UUIDPGetDatum(&run_id);
+		if (mw_row_open(&row, &runs, key))	/* a branch of another session has none */
+		{
+			saved->run_id = run_id;
+			read_run(saved, &row);
+		}
+		mw_row_close(&row);
+	}
+	MemoryContextSwitchTo(old);
 	return saved;
 }
 

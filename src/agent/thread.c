@@ -24,10 +24,12 @@
 #include "common/hashfn.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
 #include "agent/thread.h"
 #include "util/json.h"
+#include "util/row.h"
 #include "util/spi.h"
 
 typedef struct MwThreadStore
@@ -177,16 +179,25 @@ mw_thread_new(MwRun *run)
 
 /* ---------- rows ---------- */
 
+/* The index has them by position; where two have the same one, by their number */
+static int
+by_place(const ListCell *a, const ListCell *b)
+{
+	const MwMsg *x = lfirst(a);
+	const MwMsg *y = lfirst(b);
+
+	if (x->position != y->position)
+		return x->position < y->position ? -1 : 1;
+	return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
 void
 mw_thread_open(MwRun *run, const MwSaved *saved)
 {
-	static MwStmt stmt = {
-		"SELECT t.seq, t.position, t.message, t.answered FROM mw.thread AS t"
-		" WHERE t.tenant OPERATOR(pg_catalog.=) $1 AND t.session OPERATOR(pg_catalog.=) $2 AND t.removed_step IS NULL"
-		" ORDER BY t.position, t.seq",
-		2, {TEXTOID, TEXTOID}
-	};
-	Datum		values[2];
+	static MwRowTable table = {.name = "thread",.index = "thread_now",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ}};
+	MemoryContext old;
+	MwRow		row;
+	Datum		key[2];
 	bool		isnull;
 
 	run->store = MemoryContextAllocZero(run->cxt, sizeof(MwThreadStore));
@@ -195,27 +206,26 @@ mw_thread_open(MwRun *run, const MwSaved *saved)
 		return;
 
 	run->store->last_seq = saved->last_seq;
-	values[0] = CStringGetTextDatum(run->tenant);
-	values[1] = CStringGetTextDatum(run->session);
-	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 0) > 0)
+	old = MemoryContextSwitchTo(run->cxt);
+	key[0] = CStringGetTextDatum(run->tenant);
+	key[1] = CStringGetTextDatum(run->session);
+	for (bool more = mw_row_open(&row, &table, key); more; more = mw_row_next(&row))
 	{
-		SPITupleTable *rows = SPI_tuptable;
-		MemoryContext old = MemoryContextSwitchTo(run->cxt);
+		MwMsg	   *msg;
 
-		for (uint64 i = 0; i < rows->numvals; i++)
-		{
-			MwMsg	   *msg = mw_msg_kept(DatumGetJsonbPCopy(SPI_getbinval(rows->vals[i], rows->tupdesc, 3, &isnull)));
-
-			msg->answered = DatumGetBool(SPI_getbinval(rows->vals[i], rows->tupdesc, 4, &isnull));
-			msg->seq = DatumGetInt64(SPI_getbinval(rows->vals[i], rows->tupdesc, 1, &isnull));
-			msg->position = DatumGetFloat8(SPI_getbinval(rows->vals[i], rows->tupdesc, 2, &isnull));
-			run->msgs = lappend(run->msgs, msg);
-		}
-		run->store->rows = list_copy(run->msgs);
-		MemoryContextSwitchTo(old);
+		(void) mw_row_get(&row, THREAD_REMOVED_STEP, &isnull);
+		if (!isnull)
+			continue;			/* a statement does not know the condition of the index */
+		msg = mw_msg_kept(DatumGetJsonbPCopy(mw_row_get(&row, THREAD_MESSAGE, &isnull)));
+		msg->answered = DatumGetBool(mw_row_get(&row, THREAD_ANSWERED, &isnull));
+		msg->seq = DatumGetInt64(mw_row_get(&row, THREAD_SEQ, &isnull));
+		msg->position = DatumGetFloat8(mw_row_get(&row, THREAD_POSITION, &isnull));
+		run->msgs = lappend(run->msgs, msg);
 	}
-	SPI_finish();
+	mw_row_close(&row);
+	list_sort(run->msgs, by_place);
+	run->store->rows = list_copy(run->msgs);
+	MemoryContextSwitchTo(old);
 	run->store->mark = run->store->last_seq;
 }
 

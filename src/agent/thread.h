@@ -41,6 +41,33 @@ typedef struct MwPlace
 } MwPlace;
 
 /* rows.c */
+/* Columns of mw.session, mw.run and mw.thread, which are read by row.c */
+enum
+{
+	SESSION_RUN_ID = 4,
+	SESSION_STATE = 6,
+	SESSION_STEP = 7,
+	RUN_AGENT = 4,
+	RUN_AGENT_TENANT = 5,
+	RUN_VERSION = 6,
+	RUN_REQUEST_ID = 7,
+	RUN_ROLE = 8,
+	RUN_STATUS = 9,
+	RUN_NODE = 10,
+	RUN_NODE_INDEX = 11,
+	RUN_TURN = 12,
+	RUN_CALLS = 13,
+	RUN_LAST_NO = 14,
+	RUN_SCRATCH = 15,
+	RUN_BATCH = 16,
+	RUN_OPTIONS = 17,
+	THREAD_SEQ = 3,
+	THREAD_POSITION = 4,
+	THREAD_MESSAGE = 5,
+	THREAD_ANSWERED = 6,
+	THREAD_REMOVED_STEP = 9
+};
+
 typedef struct MwSaved			/* the newest run of a session */
 {
 	bool		found;			/* the session has a row */

@@ -13,6 +13,7 @@
 #include "catalog/pg_type.h"
 #include "portability/instr_time.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
@@ -22,6 +23,7 @@
 #include "util/json.h"
 #include "util/json_push.h"
 #include "util/money.h"
+#include "util/row.h"
 #include "util/spi.h"
 
 typedef struct Step
@@ -153,23 +155,42 @@ push_step(JsonbParseState **st, const Step *s, int seq)
 	pushJsonbValue(st, WJB_END_OBJECT, NULL);
 }
 
+#define TRACE_SEQ	4			/* column of mw.trace */
+
+/* The number of the last step that earlier legs of the run left; 0: none */
+static int
+last_step(MwRun *run)
+{
+	static MwRowTable table = {.name = "trace",.nkeys = 2,.equal = {F_TEXTEQ, F_UUID_EQ},.backwards = true};
+	MwRoleSave	save;
+	MwRow		row;
+	Datum		key[2] = {CStringGetTextDatum(run->tenant), UUIDPGetDatum(&run->run_id)};
+	int			last = 0;
+	bool		isnull;
+
+	mw_become_owner(&save);
+	if (mw_row_open(&row, &table, key))
+		last = DatumGetInt32(mw_row_get(&row, TRACE_SEQ, &isnull));
+	mw_row_close(&row);
+	mw_become_caller(&save);
+	return last;
+}
+
 void
 mw_trace_write(MwRun *run)
 {
 	static MwStmt stmt = {
 		"INSERT INTO mw.trace (tenant, session, run_id, seq, depth, turn, kind, name, started_at, microseconds, input_tokens, output_tokens, cost, input, output)"
-		" SELECT $1, $2, $3, coalesce(b.last, 0) OPERATOR(pg_catalog.+) r.seq, r.depth, r.turn, r.kind, r.name, r.started_at, r.microseconds,"
+		" SELECT $1, $2, $3, $5 OPERATOR(pg_catalog.+) r.seq, r.depth, r.turn, r.kind, r.name, r.started_at, r.microseconds,"
 		" r.input_tokens, r.output_tokens, r.cost, r.input, r.output"
-		" FROM (SELECT pg_catalog.max(t.seq) AS last FROM mw.trace AS t"
-		" WHERE t.tenant OPERATOR(pg_catalog.=) $1 AND t.run_id OPERATOR(pg_catalog.=) $3) AS b,"
-		" pg_catalog.jsonb_to_recordset($4) AS r (seq pg_catalog.int4, depth pg_catalog.int4, turn pg_catalog.int4, kind pg_catalog.text, name pg_catalog.text,"
+		" FROM pg_catalog.jsonb_to_recordset($4) AS r (seq pg_catalog.int4, depth pg_catalog.int4, turn pg_catalog.int4, kind pg_catalog.text, name pg_catalog.text,"
 		" started_at pg_catalog.timestamptz, microseconds pg_catalog.int8, input_tokens pg_catalog.int8, output_tokens pg_catalog.int8, cost pg_catalog.numeric,"
 		" input pg_catalog.jsonb, output pg_catalog.jsonb)",
-		4, {TEXTOID, TEXTOID, UUIDOID, JSONBOID}
+		5, {TEXTOID, TEXTOID, UUIDOID, JSONBOID, INT4OID}
 	};
 	MwTrace    *t = run->trace;
 	JsonbParseState *st = NULL;
-	Datum		values[4];
+	Datum		values[5];
 
 	if (t == NULL || t->n == 0)
 		return;
@@ -181,6 +202,7 @@ mw_trace_write(MwRun *run)
 	values[2] = UUIDPGetDatum(&run->run_id);
 	values[3] = JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_ARRAY, NULL)));
 	mw_require_may_act(run->tenant);
+	values[4] = Int32GetDatum(last_step(run));
 	SPI_connect();
 	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
 	SPI_finish();

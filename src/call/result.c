@@ -17,6 +17,7 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
@@ -26,6 +27,7 @@
 #include "util/hash.h"
 #include "util/json.h"
 #include "util/money.h"
+#include "util/row.h"
 #include "util/spi.h"
 
 /* ---------- the fingerprint ---------- */
@@ -62,29 +64,27 @@ mw_request_fingerprint(const MwCall *call, const MwInvokeArgs *args)
 
 /* ---------- kept results ---------- */
 
+/* columns of mw.result */
+enum
+{
+	RESULT_FINGERPRINT = 3,
+	RESULT_RESULT = 5
+};
+
 Jsonb *
 mw_result_stored(MwCall *call, const MwKey *fingerprint)
 {
-	static MwStmt stmt = {
-		"SELECT r.fingerprint, r.result FROM mw.result AS r"
-		" WHERE r.tenant OPERATOR(pg_catalog.=) $1 AND r.request_id OPERATOR(pg_catalog.=) $2",
-		2, {TEXTOID, TEXTOID}
-	};
-	MemoryContext cxt = CurrentMemoryContext;
-	Datum		values[2];
+	static MwRowTable table = {.name = "result",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ}};
 	Jsonb	   *result = NULL;
+	MwRow		row;
+	Datum		key[2];
 
-	values[0] = CStringGetTextDatum(call->tenant);
-	values[1] = CStringGetTextDatum(call->request_id);
-
-	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 1) > 0)
+	key[0] = CStringGetTextDatum(call->tenant);
+	key[1] = CStringGetTextDatum(call->request_id);
+	if (mw_row_open(&row, &table, key))
 	{
-		HeapTuple	row = SPI_tuptable->vals[0];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
 		bool		isnull;
-		bytea	   *kept = DatumGetByteaPP(SPI_getbinval(row, desc, 1, &isnull));
-		MemoryContext old;
+		bytea	   *kept = DatumGetByteaPP(mw_row_get(&row, RESULT_FINGERPRINT, &isnull));
 
 		if (VARSIZE_ANY_EXHDR(kept) != sizeof(MwKey) ||
 			memcmp(VARDATA_ANY(kept), fingerprint->b, sizeof(MwKey)) != 0)
@@ -93,12 +93,9 @@ mw_result_stored(MwCall *call, const MwKey *fingerprint)
 					 errmsg("this request_id was used with another request"),
 					 errdetail("Its result is kept; role, session, prompt, messages, tools, agent, model or the options that reach the provider were others."),
 					 errhint("Give each request an id of its own.")));
-
-		old = MemoryContextSwitchTo(cxt);
-		result = DatumGetJsonbPCopy(SPI_getbinval(row, desc, 2, &isnull));
-		MemoryContextSwitchTo(old);
+		result = DatumGetJsonbPCopy(mw_row_get(&row, RESULT_RESULT, &isnull));
 	}
-	SPI_finish();
+	mw_row_close(&row);
 	return result;
 }
 

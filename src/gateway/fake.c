@@ -30,7 +30,9 @@
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/timestamp.h"
+#include "utils/uuid.h"
 
 #include "gateway/bill.h"
 #include "gateway/script.h"
@@ -39,10 +41,19 @@
 #include "gateway/transport.h"
 #include "util/hash.h"
 #include "util/money.h"
+#include "util/row.h"
 #include "util/spi.h"
 
 /* SQL's functions use 1 and 2 in this place of an advisory lock's tag, claims of request_ids 0x6d77 */
 #define LOCK_CLASS		0x6d78
+
+/* columns of mw.fake_spent and mw.fake_attempt */
+enum
+{
+	SPENT_FIRST = 3,			/* from there on those of MW_SPENT_COLUMNS */
+	ATTEMPT_RUN_ID = 2,
+	ATTEMPT_OUTCOME = 15
+};
 
 /* ---------- sums ---------- */
 
@@ -58,21 +69,27 @@ lock_tenant(const MwReservation *r)
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
-/* What a scope has used; inside SPI */
+/* What a scope has used */
 static void
 read_spent(const char *tenant, const char *session, MwSpent *spent)
 {
-	static MwStmt stmt = {
-		"SELECT " MW_SPENT_COLUMNS " FROM mw.fake_spent WHERE tenant = $1 AND session = $2",
-		2, {TEXTOID, TEXTOID}
-	};
-	Datum		args[2];
+	static MwRowTable table = {.name = "fake_spent",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ}};
+	MwRow		row;
+	Datum		key[2];
 
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = CStringGetTextDatum(session ? session : "");
+	key[0] = CStringGetTextDatum(tenant);
+	key[1] = CStringGetTextDatum(session ? session : "");
 	mw_spent_init(spent);
-	if (mw_spi_read(&stmt, MW_AS_CALLER, args, NULL, 1) > 0)
-		mw_spent_from_row(spent, SPI_tuptable->vals[0], SPI_tuptable->tupdesc);
+	if (mw_row_open(&row, &table, key))
+	{
+		Datum		values[MW_SPENT_NCOLUMNS];
+		bool		isnull;
+
+		for (int i = 0; i < MW_SPENT_NCOLUMNS; i++)
+			values[i] = mw_row_get(&row, SPENT_FIRST + i, &isnull);
+		mw_spent_from_values(spent, values);
+	}
+	mw_row_close(&row);
 }
 
 static void
@@ -115,9 +132,7 @@ fake_used(MwCall *call, int scope, MwAmounts *used)
 {
 	MwSpent		spent;
 
-	SPI_connect();
 	read_spent(call->tenant, call->reserved.scopes[scope].session, &spent);
-	SPI_finish();
 	for (int w = 0; w < MW_NWINDOWS; w++)
 		used[w] = mw_spent_in(&spent, w, &call->reserved.when);
 }
@@ -387,26 +402,29 @@ fake_book_hit(MwCall *call)
 static MwStored
 look_up_answer(const char *tenant, const char *request_id, const MwKey *key, int nth, const pg_uuid_t *run_id)
 {
-	static MwStmt unknown = {
-		"SELECT 1 FROM mw.fake_attempt "
-		"WHERE tenant = $1 AND request_id = $2 AND call_key = $3 AND nth = $4 AND request_named "
-		"AND outcome = 'unknown' AND run_id <> $5",
-		5, {TEXTOID, TEXTOID, BYTEAOID, INT4OID, UUIDOID}
+	static MwRowTable attempts = {
+		.name = "fake_attempt",.index = "fake_attempt_request",.nkeys = 4,.equal = {F_TEXTEQ, F_TEXTEQ, F_BYTEAEQ, F_INT4EQ}
 	};
 	MwStored	stored = mw_stored_answer(&mw_table_fake_answer, tenant, request_id, key, nth);
-	Datum		args[5];
+	Datum		named[4];
+	MwRow		row;
 
 	if (stored.found)
 		return stored;
 
-	args[0] = CStringGetTextDatum(tenant);
-	args[1] = CStringGetTextDatum(request_id);
-	args[2] = PointerGetDatum(mw_key_bytea(key));
-	args[3] = Int32GetDatum(nth);
-	args[4] = UUIDPGetDatum(run_id);
-	SPI_connect();
-	stored.unknown = mw_spi_read(&unknown, MW_AS_CALLER, args, NULL, 1) > 0;
-	SPI_finish();
+	named[0] = CStringGetTextDatum(tenant);
+	named[1] = CStringGetTextDatum(request_id);
+	named[2] = PointerGetDatum(mw_key_bytea(key));
+	named[3] = Int32GetDatum(nth);
+	for (bool more = mw_row_open(&row, &attempts, named); more && !stored.unknown; more = mw_row_next(&row))
+	{
+		bool		isnull;
+		char	   *outcome = TextDatumGetCString(mw_row_get(&row, ATTEMPT_OUTCOME, &isnull));
+		pg_uuid_t  *run = DatumGetUUIDP(mw_row_get(&row, ATTEMPT_RUN_ID, &isnull));
+
+		stored.unknown = strcmp(outcome, "unknown") == 0 && memcmp(run, run_id, sizeof(*run)) != 0;
+	}
+	mw_row_close(&row);
 	return stored;
 }
 

@@ -16,6 +16,9 @@
 /* A wish for longer than this is kept as this: the retry stage has its own, lower limit (68 years) */
 #define MAX_WISH_MS		(PG_INT32_MAX * INT64CONST(1000))
 
+/* The last second of the year 9999: HTTP writes years with four digits */
+#define LAST_DATE		INT64CONST(253402300799)
+
 /*
  * libcurl's own parser decides what the host is, so that we judge the string it
  * will connect to: it takes 0x7f000001 and 127.1 for addresses too.
@@ -134,12 +137,11 @@ mw_http_retry_after(const char *value, int64 now)
 	if (strchr(value, ':') == NULL)
 		return -1;
 	at = curl_getdate(value, NULL);
-	if (at == (time_t) -1)
-		return -1;
+	if (at == (time_t) -1 || (int64) at > LAST_DATE)
+		return -1;				/* it takes longer years, too */
 	if ((int64) at <= now)
 		return 0;
-	ms = ((int64) at - now) * 1000;
-	return ms < MAX_WISH_MS ? ms : -1;	/* curl_getdate() gives the last second it knows for the year 99999 */
+	return Min(((int64) at - now) * 1000, MAX_WISH_MS);
 }
 
 /* Control characters and what is not ASCII become blanks: the text goes into logs and error messages. */

@@ -3,8 +3,10 @@
  *
  * Windows are calendar windows in the tenant's time zone, as date_trunc cuts
  * them: a day has 23 or 25 hours where the clocks change, and the hour that is
- * repeated is two windows.  A call counts in the windows in which it was
- * admitted, whenever it ends.
+ * repeated is two windows.  Where midnight is repeated (Havana, the Azores) a day
+ * begins with the first of both, and where it is left out (Cairo, Santiago) with
+ * what comes instead.  A call counts in the windows in which it was admitted,
+ * whenever it ends.
  *
  * A sum knows the start of its window.  What meets it may be of the same one, of
  * a newer one (the sum begins at 0) or of one that has ended (a late end of a
@@ -47,6 +49,23 @@ mw_calendar_now(void)
 	return mw_fault_now(GetCurrentTimestamp());
 }
 
+/* Local time less UTC, in microseconds */
+static int64
+offset_at(Datum zone, TimestampTz at)
+{
+	return DatumGetTimestamp(DirectFunctionCall2(timestamptz_zone, zone, TimestampTzGetDatum(at))) - at;
+}
+
+/* Of a midnight that comes twice PostgreSQL takes the second, which would let a day begin after its first hour */
+static TimestampTz
+first_midnight(Datum zone, TimestampTz midnight)
+{
+	int64		offset = offset_at(zone, midnight);
+	int64		back = offset_at(zone, midnight - USECS_PER_DAY) - offset;
+
+	return back > 0 && offset_at(zone, midnight - back) == offset + back ? midnight - back : midnight;
+}
+
 void
 mw_windows_at(const char *zone, TimestampTz now, MwWhen *when)
 {
@@ -55,8 +74,12 @@ mw_windows_at(const char *zone, TimestampTz now, MwWhen *when)
 	when->admitted_at = now;
 	when->start[MW_FOREVER] = 0;
 	for (int w = MW_MINUTE; w < MW_NWINDOWS; w++)
+	{
 		when->start[w] = DatumGetTimestampTz(DirectFunctionCall3(timestamptz_trunc_zone, CStringGetTextDatum(mw_window_names[w]),
 																 TimestampTzGetDatum(now), tz));
+		if (w == MW_DAY || w == MW_MONTH)
+			when->start[w] = first_midnight(tz, when->start[w]);
+	}
 }
 
 TimestampTz
@@ -78,7 +101,9 @@ mw_window_end(MwPeriod w, const char *zone, TimestampTz start)
 			step.month = w == MW_MONTH ? 1 : 0;
 			local = DirectFunctionCall2(timestamptz_zone, tz, TimestampTzGetDatum(start));
 			local = DirectFunctionCall2(timestamp_pl_interval, local, IntervalPGetDatum(&step));
-			return DatumGetTimestampTz(DirectFunctionCall2(timestamp_zone, tz, local));
+			/* it may have begun at one o'clock */
+			local = DirectFunctionCall2(timestamp_trunc, CStringGetTextDatum(mw_window_names[w]), local);
+			return first_midnight(tz, DatumGetTimestampTz(DirectFunctionCall2(timestamp_zone, tz, local)));
 	}
 }
 

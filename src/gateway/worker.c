@@ -141,6 +141,8 @@ own_settings(void)
 	SetConfigOption("search_path", "pg_catalog", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("lock_timeout", "500ms", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("statement_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
+	if (GetConfigOption("transaction_timeout", true, false) != NULL)	/* since 17 */
+		SetConfigOption("transaction_timeout", "0", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_isolation", "read committed", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("default_transaction_read_only", "off", PGC_USERSET, PGC_S_OVERRIDE);
 	SetConfigOption("jit", "off", PGC_USERSET, PGC_S_OVERRIDE);

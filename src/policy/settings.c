@@ -258,16 +258,27 @@ guardrail_of(Jsonb *settings, MwPolicy *policy)
 	}
 }
 
-/* A name that date_trunc takes, too */
+/*
+ * A name that date_trunc takes, too.  pg_tzset does not say why it has none; what
+ * it could not do for want of memory or descriptors is no fault of the name.
+ */
 static void
 read_timezone(Jsonb *settings, MwPolicy *policy)
 {
-	pg_tz	   *tz;
+	pg_tz	   *tz = NULL;
+	int			why;
 
 	policy->timezone = mw_settings_text(settings, "timezone");
 	if (policy->timezone == NULL)
 		policy->timezone = "UTC";
-	tz = policy->timezone[0] != '\0' && strlen(policy->timezone) <= TZ_STRLEN_MAX ? pg_tzset(policy->timezone) : NULL;
+	errno = 0;
+	if (policy->timezone[0] != '\0' && strlen(policy->timezone) <= TZ_STRLEN_MAX)
+		tz = pg_tzset(policy->timezone);
+	why = errno;
+	if (tz == NULL && (why == ENOMEM || why == EMFILE || why == ENFILE))
+		ereport(ERROR,
+				errcode(why == ENOMEM ? ERRCODE_OUT_OF_MEMORY : ERRCODE_INSUFFICIENT_RESOURCES),
+				errmsg("could not load time zone \"%s\": %m", policy->timezone));
 	if (tz == NULL || !pg_tz_acceptable(tz))
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),

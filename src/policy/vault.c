@@ -22,10 +22,12 @@
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 
 #include "policy/policy.h"
 #include "policy/vault.h"
 #include "util/hash.h"
+#include "util/row.h"
 #include "util/spi.h"
 
 /* SQL's functions use 1 and 2 in this place of an advisory lock's tag, claims 0x6d77, the fake's sums 0x6d78 */
@@ -125,59 +127,72 @@ mw_vault_lock(const char *tenant, const char *session)
 	(void) LockAcquire(&tag, ExclusiveLock, false, false);
 }
 
+/* columns of mw.pii */
+enum
+{
+	PII_TYPE = 3,
+	PII_NUMBER = 4,
+	PII_KEY_VERSION = 5,
+	PII_LOOKUP = 6,
+	PII_SEALED = 7
+};
+
+static void
+take_row(MwPiiRow *row, MwRow *kept, const char *tenant, const char *session)
+{
+	bool		isnull;
+	Datum		d;
+
+	memset(row, 0, sizeof(*row));
+	row->type = TextDatumGetCString(mw_row_get(kept, PII_TYPE, &isnull));
+	row->number = DatumGetInt32(mw_row_get(kept, PII_NUMBER, &isnull));
+	row->key_version = DatumGetInt32(mw_row_get(kept, PII_KEY_VERSION, &isnull));
+	d = mw_row_get(kept, PII_LOOKUP, &isnull);
+	if (!isnull)
+	{
+		bytea	   *lookup = DatumGetByteaPP(d);
+
+		row->has_lookup = VARSIZE_ANY_EXHDR(lookup) == sizeof(MwKey);
+		if (row->has_lookup)
+			memcpy(row->lookup.b, VARDATA_ANY(lookup), sizeof(MwKey));
+	}
+	d = mw_row_get(kept, PII_SEALED, &isnull);
+	if (!isnull)
+	{
+		const MwPiiKey *key = mw_pii_key(row->key_version);
+		MwKey		place = place_of(tenant, session, row->type, row->number);
+
+		if (key != NULL)
+			row->value = unseal(key, &place, DatumGetByteaPP(d), &row->len);
+	}
+}
+
 int
 mw_vault_read(const char *tenant, const char *session, MwPiiRow **rows)
 {
-	static MwStmt stmt = {
-		"SELECT p.pii_type, p.number, p.key_version, p.lookup, p.sealed FROM mw.pii AS p"
-		" WHERE p.tenant OPERATOR(pg_catalog.=) $1 AND p.session OPERATOR(pg_catalog.=) $2"
-		" ORDER BY p.pii_type, p.number",
-		2, {TEXTOID, TEXTOID}
-	};
-	MemoryContext cxt = CurrentMemoryContext;
-	Datum		values[2];
-	int			n;
+	static MwRowTable table = {.name = "pii",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ}};
+	MwRoleSave	save;
+	MwRow		row;
+	Datum		key[2];
+	int			room = 16;
+	int			n = 0;
 
 	mw_require_may_act(tenant);
-	values[0] = CStringGetTextDatum(tenant);
-	values[1] = CStringGetTextDatum(session);
-	SPI_connect();
-	n = (int) mw_spi_read(&stmt, MW_AS_OWNER, values, NULL, 0);
-	*rows = MemoryContextAllocExtended(cxt, sizeof(MwPiiRow) * Max(n, 1), MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	for (int i = 0; i < n; i++)
+	key[0] = CStringGetTextDatum(tenant);
+	key[1] = CStringGetTextDatum(session);
+	*rows = palloc(sizeof(MwPiiRow) * room);
+	mw_become_owner(&save);
+	for (bool more = mw_row_open(&row, &table, key); more; more = mw_row_next(&row))
 	{
-		HeapTuple	tup = SPI_tuptable->vals[i];
-		TupleDesc	desc = SPI_tuptable->tupdesc;
-		MwPiiRow   *row = &(*rows)[i];
-		MemoryContext old = MemoryContextSwitchTo(cxt);
-		bool		isnull;
-		Datum		d;
-
-		CHECK_FOR_INTERRUPTS();
-		row->type = TextDatumGetCString(SPI_getbinval(tup, desc, 1, &isnull));
-		row->number = DatumGetInt32(SPI_getbinval(tup, desc, 2, &isnull));
-		row->key_version = DatumGetInt32(SPI_getbinval(tup, desc, 3, &isnull));
-		d = SPI_getbinval(tup, desc, 4, &isnull);
-		if (!isnull)
+		if (n == room)
 		{
-			bytea	   *kept = DatumGetByteaPP(d);
-
-			row->has_lookup = VARSIZE_ANY_EXHDR(kept) == sizeof(MwKey);
-			if (row->has_lookup)
-				memcpy(row->lookup.b, VARDATA_ANY(kept), sizeof(MwKey));
+			room *= 2;
+			*rows = repalloc_huge(*rows, sizeof(MwPiiRow) * room);
 		}
-		d = SPI_getbinval(tup, desc, 5, &isnull);
-		if (!isnull)
-		{
-			const MwPiiKey *key = mw_pii_key(row->key_version);
-			MwKey		place = place_of(tenant, session, row->type, row->number);
-
-			if (key != NULL)
-				row->value = unseal(key, &place, DatumGetByteaPP(d), &row->len);
-		}
-		MemoryContextSwitchTo(old);
+		take_row(&(*rows)[n++], &row, tenant, session);
 	}
-	SPI_finish();
+	mw_row_close(&row);
+	mw_become_caller(&save);
 	return n;
 }
 

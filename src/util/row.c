@@ -1,5 +1,5 @@
 /*
- * row.c - one row by its primary key, read as the calling role.
+ * row.c - rows by an index, read as the current role.
  *
  * What a hit looks up is one row of a table of ours.  As a statement that costs
  * twice what the index does: a plan is checked, an executor set up and taken
@@ -29,6 +29,16 @@
  * (Citus) what this machine's heap holds is not what the table holds.
  *
  * The snapshot is the latest at every isolation level, for the reasons in spi.c.
+ *
+ * Under SERIALIZABLE what is read here takes no predicate locks, as PostgreSQL's own
+ * reads of its catalogues take none.  Those of a B-tree are of whole pages: two
+ * callers whose request_ids, or sessions, stood on one page would have read
+ * what the other writes, and one of them would fail at COMMIT though their data
+ * have nothing in common.  What must not interleave is kept apart by locks (of
+ * request_ids and sessions), and a row of the latest snapshot is not what the
+ * order of transactions is about.  So all versions of a row are fetched
+ * (SnapshotAny takes no such locks), and of these the visible one is kept.
+ *
  * All state here belongs to the process.
  */
 #include "mw.h"
@@ -93,7 +103,7 @@ typedef struct Place
 static HTAB *views;
 static View *newest;			/* asked for last: nearly always the next one too */
 static Place (*places)[2];		/* the process's, whoever asks: a place says nothing of what stands there */
-static MwRowTable *tables[8];
+static MwRowTable *tables[16];
 static int	ntables;
 static uint64 generation = 1;
 
@@ -256,12 +266,24 @@ find_view(MwRowTable *table, Relation rel)
 
 /* ---------- by a statement ---------- */
 
-/* The table's columns by their numbers, and its key */
+/* The index that the rows are found by */
+static Relation
+open_index(const MwRowTable *table, Relation rel)
+{
+	Oid			index = table->index == NULL ? MW_PRIMARY_KEY_INDEX(rel) :
+		get_relname_relid(table->index, RelationGetNamespace(rel));
+
+	if (!OidIsValid(index))
+		elog(ERROR, "the index of mw.%s is not there", table->name);
+	return index_open(index, AccessShareLock);
+}
+
+/* The table's columns by their numbers, its key, and the order of its index */
 static void
 make_statement(MwRowTable *table, Relation rel)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
-	Relation	index = index_open(MW_PRIMARY_KEY_INDEX(rel), AccessShareLock);
+	Relation	index = open_index(table, rel);
 	StringInfoData sql;
 
 	initStringInfo(&sql);
@@ -276,6 +298,10 @@ make_statement(MwRowTable *table, Relation rel)
 		appendStringInfo(&sql, "%s%s OPERATOR(pg_catalog.=) $%d", i ? " AND " : " WHERE ", quote_identifier(NameStr(a->attname)), i + 1);
 		table->stmt.types[i] = a->atttypid;
 	}
+	for (int i = table->nkeys; i < index->rd_index->indnkeyatts; i++)
+		appendStringInfo(&sql, "%s%s%s", i == table->nkeys ? " ORDER BY " : ", ",
+						 quote_identifier(NameStr(TupleDescAttr(desc, index->rd_index->indkey.values[i] - 1)->attname)),
+						 table->backwards ? " DESC" : "");
 	index_close(index, AccessShareLock);
 	table->stmt.nargs = table->nkeys;
 	table->stmt.sql = MemoryContextStrdup(TopMemoryContext, sql.data);
@@ -290,8 +316,9 @@ ask(MwRow *row, MwRowTable *table, const Datum *key)
 	if (table->stmt.sql == NULL)
 		make_statement(table, row->rel);
 	SPI_connect();
-	found = mw_spi_read(&table->stmt, MW_AS_CALLER, unconstify(Datum *, key), NULL, 1) > 0;
+	found = mw_spi_read(&table->stmt, MW_AS_CALLER, unconstify(Datum *, key), NULL, 0) > 0;
 	row->answer = SPI_tuptable;
+	row->at = 0;
 	MemoryContextSwitchTo(mine);	/* what is made of the row is its reader's */
 	return found;
 }
@@ -366,31 +393,60 @@ find_again(MwRow *row, const MwRowTable *table, const Place *place, uint32 name,
 	return false;
 }
 
-/* ---------- the row ---------- */
+/* ---------- the rows ---------- */
 
-static bool
+static void
 find_by_index(MwRow *row, MwRowTable *table, const Datum *key)
 {
 	ScanKeyData keys[MW_ROW_KEYS];
 
-	row->index = index_open(MW_PRIMARY_KEY_INDEX(row->rel), AccessShareLock);
+	row->index = open_index(table, row->rel);
 	for (int i = 0; i < table->nkeys; i++)
 	{
 		table->column[i] = row->index->rd_index->indkey.values[i];
 		ScanKeyEntryInitialize(&keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
 							   row->index->rd_indcollation[i], table->equal[i], key[i]);
 	}
-	row->scan = MW_INDEX_BEGINSCAN(row->rel, row->index, GetActiveSnapshot(), table->nkeys);
+	row->direction = table->backwards ? BackwardScanDirection : ForwardScanDirection;
+	row->all_versions = IsolationIsSerializable();
+	row->scan = MW_INDEX_BEGINSCAN(row->rel, row->index, row->all_versions ? SnapshotAny : GetActiveSnapshot(), table->nkeys);
 	index_rescan(row->scan, keys, table->nkeys, NULL, 0);
-	return index_getnext_slot(row->scan, ForwardScanDirection, row->slot);
+}
+
+/* May the role see the row in the slot? */
+static bool
+passes(const MwRow *row)
+{
+	ExprContext *econtext;
+	bool		passed;
+
+	if (row->policies == NULL)
+		return true;
+	econtext = CreateStandaloneExprContext();
+	econtext->ecxt_scantuple = row->slot;
+	passed = ExecQual(row->policies, econtext);
+	FreeExprContext(econtext, true);
+	return passed;
+}
+
+bool
+mw_row_next(MwRow *row)
+{
+	if (row->answer)
+		return ++row->at < row->answer->numvals;
+	while (row->scan != NULL && index_getnext_slot(row->scan, row->direction, row->slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		if ((!row->all_versions || table_tuple_satisfies_snapshot(row->rel, row->slot, GetActiveSnapshot())) && passes(row))
+			return true;
+	}
+	return false;
 }
 
 bool
 mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 {
 	View	   *view;
-	ExprState  *policies;
-	ExprContext *econtext;
 	Place	   *place;
 	uint32		name;
 	bool		found;
@@ -403,27 +459,20 @@ mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 	row->answer = NULL;
 	if (view->by_statement)
 		return ask(row, table, key);
-	policies = view->policies;
+	row->policies = view->policies;
 	row->index = NULL;
+	row->scan = NULL;
 
 	/* the one of a parallel query, in which no new one may be taken; policies see what the row is seen with */
 	PushActiveSnapshot(IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot());
 	row->slot = table_slot_create(row->rel, NULL);
-	place = places_of(table, key, &name);
-	found = place != NULL && find_again(row, table, place, name, key);
-	if (!found)
-	{
-		found = find_by_index(row, table, key);
-		if (found && place != NULL)
-			remember(place, name, row->slot);
-	}
-	if (found && policies != NULL)
-	{
-		econtext = CreateStandaloneExprContext();
-		econtext->ecxt_scantuple = row->slot;
-		found = ExecQual(policies, econtext);
-		FreeExprContext(econtext, true);
-	}
+	place = IsolationIsSerializable() ? NULL : places_of(table, key, &name);
+	if (place != NULL && find_again(row, table, place, name, key))
+		return passes(row);
+	find_by_index(row, table, key);
+	found = mw_row_next(row);
+	if (found && place != NULL)
+		remember(place, name, row->slot);
 	return found;
 }
 
@@ -431,7 +480,7 @@ Datum
 mw_row_get(MwRow *row, AttrNumber column, bool *isnull)
 {
 	if (row->answer)
-		return SPI_getbinval(row->answer->vals[0], row->answer->tupdesc, column, isnull);
+		return SPI_getbinval(row->answer->vals[row->at], row->answer->tupdesc, column, isnull);
 	return slot_getattr(row->slot, column, isnull);
 }
 

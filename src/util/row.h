@@ -1,5 +1,5 @@
 /*
- * row.h - one row by its primary key, read as the calling role.
+ * row.h - rows by an index, read as the current role.
  */
 #ifndef MW_ROW_H
 #define MW_ROW_H
@@ -14,18 +14,20 @@
 
 #define MW_ROW_KEYS 4
 
-/* A table of schema mw: static storage, one for each that is read this way */
+/* A way to read a table of schema mw: static storage, one for each */
 typedef struct MwRowTable
 {
 	const char *name;
-	int			nkeys;
-	RegProcedure equal[MW_ROW_KEYS];	/* of the primary key's columns: F_TEXTEQ, ... */
+	const char *index;			/* that finds them; NULL: the primary key's */
+	int			nkeys;			/* its first columns, of which values are given */
+	RegProcedure equal[MW_ROW_KEYS];	/* of these columns: F_TEXTEQ, ... */
+	bool		backwards;		/* in the reverse order of the index */
 	bool		by_hash;		/* the last of them is a hash, 8 bytes of bytea or more: rows are looked for where they were */
 
 	/* row.c's */
 	Oid			relid;
 	uint64		generation;		/* that relid was found in */
-	AttrNumber	column[MW_ROW_KEYS];	/* of the primary key; [0] invalid: not yet known */
+	AttrNumber	column[MW_ROW_KEYS];	/* of the key; [0] invalid: not yet known */
 	MwStmt		stmt;			/* asks for the row where it cannot be fetched; sql NULL: not yet made */
 } MwRowTable;
 
@@ -36,15 +38,21 @@ typedef struct MwRow
 	Relation	index;			/* NULL where the row was found without it ... */
 	IndexScanDesc scan;			/* ... and no scan then */
 	TupleTableSlot *slot;
-	SPITupleTable *answer;		/* where a statement asked for it: no index, scan and slot then */
+	ExprState  *policies;		/* NULL: every row */
+	ScanDirection direction;
+	bool		all_versions;	/* are fetched, of which the visible one counts */
+	SPITupleTable *answer;		/* where a statement asked for it: no index, scan and slot then ... */
+	uint64		at;				/* ... but this row of it */
 } MwRow;
 
 /*
- * The row that the calling role may see, or false.  What mw_row_get gives lives
- * until mw_row_close, which comes in either case; an error in between cleans up
- * as for any query.
+ * The first row that the current role may see, or false.  What mw_row_get gives
+ * lives until the next row, or mw_row_close, which comes in either case; an error
+ * in between cleans up as for any query.
  */
 extern bool mw_row_open(MwRow *row, MwRowTable *table, const Datum *key);
+/* The next one, where the key is not a whole one, or not of one row */
+extern bool mw_row_next(MwRow *row);
 extern Datum mw_row_get(MwRow *row, AttrNumber column, bool *isnull);
 extern void mw_row_close(MwRow *row);
 

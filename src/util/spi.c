@@ -25,9 +25,11 @@
  * level.  It holds the commands of this transaction that were finished by a
  * command counter increment, which every write here ends with.  During a
  * parallel query no new snapshot may be taken, so the one of the query serves;
- * only may_act gets there.  Under SERIALIZABLE the predicate locks of such
- * reads are taken as for any other; the gateway writes at READ COMMITTED and so
- * never makes a caller fail by them.
+ * only may_act gets there.  Under SERIALIZABLE such a read takes predicate locks
+ * as any other does, so that what callers write (results, threads, sums of the
+ * test double) is read by row.c, which takes none; here are read what
+ * administrators write, approvals, and what the gateway writes, which works at
+ * READ COMMITTED and so never makes a caller fail by them.
  *
  * All state here belongs to the process; nothing is shared.
  */

@@ -873,6 +873,8 @@ test_retry_after(void)
 		{"99999999999999999999999999999999999999", PG_INT32_MAX * INT64CONST(1000)},
 		{"Sun, 06 Nov 1994 08:49:39 GMT", 2000}, {"Sunday, 06-Nov-94 08:49:39 GMT", 2000}, {"Sun Nov  6 08:49:39 1994", 2000},
 		{"Sun, 06 Nov 1994 08:49:30 GMT", 0}, {"Sun, 06 Nov 99999 08:49:37 GMT", -1}, {"x:y", -1},
+		/* a provider that means never says so by the last date there is; it is no leave to ask at once */
+		{"Fri, 31 Dec 9999 23:59:59 GMT", PG_INT32_MAX * INT64CONST(1000)}, {"Thu, 01 Jan 2099 00:00:00 GMT", PG_INT32_MAX * INT64CONST(1000)},
 	};
 
 	for (int i = 0; i < lengthof(cases); i++)

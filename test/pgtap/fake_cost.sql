@@ -1,7 +1,7 @@
 -- Risk: money that is rounded, priced at another day's price, counted in the wrong window, or spent past one of
 -- several limits; a limit in a window that the others hide.
 BEGIN;
-SELECT plan(61);
+SELECT plan(74);
 
 CREATE SERVER pgtap_cost FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-cost', '{"model": "pgtap_cost:m", "cache": false, "retry": 1}');
@@ -105,6 +105,24 @@ FROM (VALUES
 SELECT is(mw.window_end('day', 'Europe/Berlin', '2026-03-28 23:00+00') - '2026-03-28 23:00+00', interval '23 hours', 'a day of 23 hours');
 SELECT is(mw.window_end('day', 'Europe/Berlin', '2026-10-24 22:00+00') - '2026-10-24 22:00+00', interval '25 hours', 'a day of 25 hours');
 SELECT is(mw.window_end('day', 'America/New_York', '2026-11-01 04:00+00') - '2026-11-01 04:00+00', interval '25 hours', 'in New York, too');
+-- midnights that are repeated, left out, or a day away
+SELECT is(ARRAY[mw.window_start(per, z, t::timestamptz), mw.window_end(per, z, mw.window_start(per, z, t::timestamptz))],
+	ARRAY[s, e]::timestamptz[], format('a %s of %s: %s', per, z, t))
+FROM (VALUES
+	('day', 'America/Havana', '2026-11-01 03:59:59+00', '2026-10-31 04:00+00', '2026-11-01 04:00+00'),
+	('day', 'America/Havana', '2026-11-01 04:30+00', '2026-11-01 04:00+00', '2026-11-02 05:00+00'),
+	('day', 'America/Havana', '2026-11-01 05:30+00', '2026-11-01 04:00+00', '2026-11-02 05:00+00'),
+	('month', 'America/Havana', '2026-11-01 04:30+00', '2026-11-01 04:00+00', '2026-12-01 05:00+00'),
+	('month', 'America/Havana', '2026-10-31 12:00+00', '2026-10-01 04:00+00', '2026-11-01 04:00+00'),
+	('day', 'Atlantic/Azores', '2026-10-25 00:30+00', '2026-10-25 00:00+00', '2026-10-26 01:00+00'),
+	('day', 'Africa/Cairo', '2026-04-24 05:00+00', '2026-04-23 22:00+00', '2026-04-24 21:00+00'),
+	('day', 'Africa/Cairo', '2026-10-29 21:30+00', '2026-10-28 21:00+00', '2026-10-29 22:00+00'),
+	('day', 'America/Santiago', '2026-09-06 12:00+00', '2026-09-06 04:00+00', '2026-09-07 03:00+00'),
+	('day', 'Australia/Lord_Howe', '2026-04-05 00:00+00', '2026-04-04 13:00+00', '2026-04-05 13:30+00'),
+	('hour', 'Asia/Kathmandu', '2026-01-01 00:20+00', '2026-01-01 00:15+00', '2026-01-01 01:15+00'),
+	('day', 'Pacific/Apia', '2011-12-30 09:59+00', '2011-12-29 10:00+00', '2011-12-30 10:00+00'),
+	('day', 'Pacific/Apia', '2011-12-30 10:00+00', '2011-12-30 10:00+00', '2011-12-31 10:00+00')
+) AS v(per, z, t, s, e);
 SELECT is(mw.window_end('month', 'Europe/Berlin', '2026-03-01 00:00+01'), '2026-04-01 00:00+02'::timestamptz, 'a month over the change');
 SELECT isnt(mw.window_start('hour', 'Europe/Berlin', '2026-10-25 00:30+00'), mw.window_start('hour', 'Europe/Berlin', '2026-10-25 01:30+00'),
 	'the hour that is repeated is two windows');

@@ -1,7 +1,7 @@
 -- Risk: a stored answer that is fetched without a statement is fetched past what a statement would
 -- have been held to: the right to SELECT, the row policies of the calling role, a change of either.
 BEGIN;
-SELECT plan(26);
+SELECT plan(30);
 
 CREATE ROLE stored_a;
 CREATE ROLE stored_b;
@@ -128,6 +128,30 @@ DELETE FROM mw.result WHERE tenant = 'stored';
 SET LOCAL ROLE stored_a;
 SELECT is(mw_ask('stored', NULL, 'two', request_id => 'r', options => '{"cache": "off"}'), 'fine', '... by a role that may see it');
 
+-- results, sessions, runs and threads are fetched so, too; where a policy needs a planner, a statement gives the same rows
+RESET ROLE;
+CREATE FUNCTION pg_temp.sent() RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(regexp_replace(m ->> 'content', '</?user_input>|\n', '', 'g'), ', ' ORDER BY i)
+	FROM (SELECT body FROM mw_fake_requests('stored') ORDER BY n DESC LIMIT 1) AS r, jsonb_array_elements(r.body -> 'messages') WITH ORDINALITY AS e (m, i)
+$$;
+GRANT EXECUTE ON FUNCTION pg_temp.sent() TO PUBLIC;
+SELECT mw_create_agent('stored_agent', '{"model": "stored:m"}', 'stored');
+SELECT mw_fake('stored', '[{"step": {"text": "an answer", "repeat": 99}}]');
+SET LOCAL ROLE stored_a;
+SELECT mw_ask('stored', 's', 'a', agent => 'stored_agent', request_id => 'run a');
+SELECT mw_ask('stored', 's', 'b', agent => 'stored_agent');
+SELECT is(pg_temp.sent(), 'a, an answer, b', 'a thread is read in its order');
+RESET ROLE;
+CREATE POLICY planned ON mw.thread AS RESTRICTIVE USING (tenant IN (SELECT t.tenant FROM mw.tenant AS t));
+CREATE POLICY planned ON mw.session AS RESTRICTIVE USING (tenant IN (SELECT t.tenant FROM mw.tenant AS t));
+CREATE POLICY planned ON mw.run AS RESTRICTIVE USING (tenant IN (SELECT t.tenant FROM mw.tenant AS t));
+CREATE POLICY planned ON mw.result AS RESTRICTIVE USING (tenant IN (SELECT t.tenant FROM mw.tenant AS t));
+SET LOCAL ROLE stored_a;
+SELECT mw_ask('stored', 's', 'c', agent => 'stored_agent');
+SELECT is(pg_temp.sent(), 'a, an answer, b, an answer, c', '... by a statement, too');
+SELECT is((SELECT count(*) FROM mw.thread WHERE session = 's'), 6::bigint, '... which goes on counting where it was');
+SELECT mw_ask('stored', 's', 'a', agent => 'stored_agent', request_id => 'run a');
+SELECT is((SELECT count(*) FROM mw.thread WHERE session = 's'), 6::bigint, 'a stored result is found by a statement');
 RESET ROLE;
 SELECT * FROM finish();
 ROLLBACK;
