@@ -57,7 +57,8 @@ my @clients = map { $c->client($_) } @roles;
 
 # what may become of a statement here; a word that is none of these is a fault
 my %may = (
-	ask => qr/^(interrupted|completed|57014)$/,
+	# a resume that repeats a leg's request_id may have come before the prompt that is that leg
+	ask => qr/^(interrupted|completed|MW501|57014)$/,
 	resume => qr/^(interrupted|completed|MW603|MW502|MW501|57014)$/,
 	decide => qr/^(approve|reject|edit|respond|nothing waits|too late|MW602|MW603|57014)$/,
 	cancel => qr/^[tf]$|^no row$/,
