@@ -14,8 +14,9 @@ def variants():
     for what in MODEL_CALLS:
         for stack in ("plain", "six"):
             agent = {"turn": f"bench_{stack}", "tools": f"bench_tools_{stack}"}[what]
-            found[f"{what}_{stack}_hit"] = ("agent_hit", {"a": agent})
-            found[f"{what}_{stack}_miss"] = ("agent_miss", {"a": agent})
+            for wait in ("", "_nosync"):
+                found[f"{what}_{stack}_hit{wait}"] = ("agent_hit", {"a": agent})
+                found[f"{what}_{stack}_miss{wait}"] = ("agent_miss", {"a": agent})
     for hook in ("before_sql", "before_plpgsql", "wrap_sql", "wrap_plpgsql"):
         found[f"hooks_{hook}"] = ("agent_hit", {"a": f"bench_{hook}"})
     for n in THREADS:
@@ -35,7 +36,7 @@ def add(m):
 
     def names_of(what):
         runs = [f"{what}_{stack}_{cache}" for stack in ("plain", "six") for cache in ("hit", "miss")]
-        return ["http_keep"] + runs + [f"{p}:{c}" for p in peers for c in ["sdk"] + runs + [f"{r}_pg" for r in runs]]
+        return ["http_keep"] + [run + wait for run in runs for wait in ("", "_nosync")] + [f"{p}:{c}" for p in peers for c in ["sdk"] + runs + [f"{r}_pg" for r in runs]]
 
     def rows(id, what, s):
         words = {"turn": "an agent's turn without tools", "tools": "a run with three turns of tools"}[what]
@@ -57,6 +58,11 @@ def add(m):
                         of=[run, "http_keep"])
                     # what keeps nothing is no peer of what a commit keeps
                     yield row if kept else row._replace(target=f"{id} bare", bar="", ambition="", met="–")
+                # what is left is work: the difference is the disk's
+                yield m.ratio_row(
+                    f"{id} nosync", f"{label}, nothing waits for the disk", s,
+                    *(lambda r, wait=wait: r[run + wait]["p50"] - sent * r["http_keep"]["p50"] for wait in ("", "_nosync")), 1, 1,
+                    floor_name="the same, durable:", of=[run, f"{run}_nosync", "http_keep"])._replace(bar="", ambition="", met="–")
 
     @m.target("B27", "an agent's turn without tools against createAgent", "same", 1, names_of("turn"))
     def turn(s):

@@ -435,6 +435,7 @@ struct MwRun
 		Jsonb	   *structured;
 	}			seen_state;
 	int			step;			/* of the thread */
+	bool		goes_on;		/* earlier legs of the run have left rows */
 	int			turn;			/* of this run */
 	int			calls;			/* model calls so far */
 	int			last_no;		/* in the ledger: those of guards and fallbacks have numbers too */

@@ -290,7 +290,7 @@ run_closed(const char *sql, Rows *rows)
 	/* its end is the subtransaction's */
 	XactReadOnly = true;
 	PushActiveSnapshot(GetTransactionSnapshot());
-	mw_query_run(analysed(sql), sql, &rows->pub, 0);
+	mw_plan_run(pg_plan_query(analysed(sql), sql, 0, NULL), sql, NULL, &rows->pub, 0);
 	PopActiveSnapshot();
 	AtEOXact_GUC(false, level);
 	SetUserIdAndSecContext(userid, sec);

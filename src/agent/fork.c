@@ -17,6 +17,7 @@
 #include "agent/agent.h"
 #include "policy/admin.h"
 #include "policy/policy.h"
+#include "policy/session_lock.h"
 #include "policy/vault.h"
 #include "util/spi.h"
 
@@ -89,6 +90,7 @@ mw_fork_session(PG_FUNCTION_ARGS)
 
 	mw_require_may_act(tenant);
 	mw_admin_name(to, "the new session's name", MAX_NAME);
+	(void) mw_session_claim(tenant, to, true);	/* a run may be making it */
 	SPI_connect();
 	if (mw_spi_read(&known, MW_AS_CALLER, values, NULL, 1) == 0)
 		ereport(ERROR,

@@ -20,7 +20,7 @@
 #include "util/json.h"
 #include "util/json_push.h"
 #include "util/row.h"
-#include "util/spi.h"
+#include "util/table.h"
 
 static const char *const nodes[] = {
 	[MW_NODE_BEFORE_AGENT] = "before_agent", [MW_NODE_BEFORE_MODEL] = "before_model", [MW_NODE_MODEL] = "model",
@@ -216,59 +216,78 @@ kept_options(MwRun *run)
 		DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(run->options), JsonbPGetDatum(call)));
 }
 
+static void
+write_run(MwRun *run, const char *status, MwPlace place)
+{
+	static MwTable table = {
+		.name = "run",.nkeys = 2,.equal = {F_TEXTEQ, F_UUID_EQ},
+		.ncolumns = RUN_COLUMNS,.columns = {
+			"tenant", "run_id", "session", "agent", "agent_tenant", "version", "request_id", "role", "status", "node", "node_index",
+			"turn", "calls", "last_no", "scratch", "batch", "options", "started_at", "updated_at"
+		},
+		/* what a run began with, whoever goes on with it */
+		.stays = 1 << (RUN_SESSION - 1) | 1 << (RUN_AGENT - 1) | 1 << (RUN_AGENT_TENANT - 1) | 1 << (RUN_VERSION - 1) | 1 << (RUN_ROLE - 1) | 1 << (RUN_STARTED_AT - 1)
+	};
+	Jsonb	   *options = kept_options(run);
+	Datum		values[RUN_COLUMNS];
+	bool		nulls[RUN_COLUMNS] = {0};
+
+	values[RUN_TENANT - 1] = CStringGetTextDatum(run->tenant);
+	values[RUN_ID - 1] = UUIDPGetDatum(&run->run_id);
+	values[RUN_SESSION - 1] = CStringGetTextDatum(run->session);
+	nulls[RUN_AGENT - 1] = nulls[RUN_AGENT_TENANT - 1] = run->agent->name == NULL;
+	if (run->agent->name != NULL)
+	{
+		values[RUN_AGENT - 1] = CStringGetTextDatum(run->agent->name);
+		values[RUN_AGENT_TENANT - 1] = CStringGetTextDatum(run->agent->owner);
+	}
+	values[RUN_VERSION - 1] = Int32GetDatum(run->agent->version);
+	values[RUN_REQUEST_ID - 1] = CStringGetTextDatum(run->base->request_id);
+	values[RUN_ROLE - 1] = ObjectIdGetDatum(run->role);
+	values[RUN_STATUS - 1] = CStringGetTextDatum(status);
+	values[RUN_NODE - 1] = CStringGetTextDatum(nodes[place.node]);
+	values[RUN_NODE_INDEX - 1] = Int32GetDatum(place.i);
+	values[RUN_TURN - 1] = Int32GetDatum(run->turn);
+	values[RUN_CALLS - 1] = Int32GetDatum(run->calls);
+	values[RUN_LAST_NO - 1] = Int32GetDatum(run->last_no);
+	values[RUN_SCRATCH - 1] = JsonbPGetDatum(mw_state_part(run, MW_STATE_RUN));
+	values[RUN_BATCH - 1] = mw_text_array(run->batch);
+	nulls[RUN_OPTIONS - 1] = options == NULL;
+	values[RUN_OPTIONS - 1] = JsonbPGetDatum(options);
+	values[RUN_STARTED_AT - 1] = values[RUN_UPDATED_AT - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
+	mw_table_put(&table, values, nulls);
+}
+
+static void
+write_session(MwRun *run, const char *status)
+{
+	static MwTable table = {
+		.name = "session",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ},
+		.ncolumns = SESSION_COLUMNS,.columns = {"tenant", "session", "agent", "run_id", "status", "state", "step", "created_at", "updated_at"},
+		.stays = 1 << (SESSION_CREATED_AT - 1)
+	};
+	Datum		values[SESSION_COLUMNS];
+	bool		nulls[SESSION_COLUMNS] = {0};
+
+	values[SESSION_TENANT - 1] = CStringGetTextDatum(run->tenant);
+	values[SESSION_SESSION - 1] = CStringGetTextDatum(run->session);
+	nulls[SESSION_AGENT - 1] = run->agent->name == NULL;
+	if (run->agent->name != NULL)
+		values[SESSION_AGENT - 1] = CStringGetTextDatum(run->agent->name);
+	values[SESSION_RUN_ID - 1] = UUIDPGetDatum(&run->run_id);
+	values[SESSION_STATUS - 1] = CStringGetTextDatum(status);
+	values[SESSION_STATE - 1] = JsonbPGetDatum(mw_state_part(run, MW_STATE_THREAD));
+	values[SESSION_STEP - 1] = Int32GetDatum(run->step);
+	values[SESSION_CREATED_AT - 1] = values[SESSION_UPDATED_AT - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
+	mw_table_put(&table, values, nulls);
+}
+
 void
 mw_saved_write(MwRun *run, const char *status, MwPlace place)
 {
-	static MwStmt stmt = {
-		"WITH run AS ("
-		" INSERT INTO mw.run (tenant, run_id, session, agent, version, request_id, role, status, node, node_index, turn, calls, scratch, options, batch, last_no, agent_tenant)"
-		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $17, $18, $19)"
-		" ON CONFLICT (tenant, run_id) DO UPDATE SET request_id = excluded.request_id, status = excluded.status, node = excluded.node,"
-		" node_index = excluded.node_index, turn = excluded.turn, calls = excluded.calls, last_no = excluded.last_no, scratch = excluded.scratch, batch = excluded.batch, options = excluded.options,"
-		" updated_at = pg_catalog.now())"
-		" INSERT INTO mw.session (tenant, session, agent, run_id, status, state, step)"
-		" VALUES ($1, $3, $4, $2, $8, $15, $16)"
-		" ON CONFLICT (tenant, session) DO UPDATE SET agent = excluded.agent, run_id = excluded.run_id, status = excluded.status,"
-		" state = excluded.state, step = excluded.step, updated_at = pg_catalog.now()",
-		19, {TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT4OID, TEXTOID, REGROLEOID, TEXTOID, TEXTOID, INT4OID, INT4OID, INT4OID, JSONBOID, JSONBOID, JSONBOID, INT4OID, TEXTARRAYOID, INT4OID, TEXTOID}
-	};
-	Datum		values[19];
-	char		nulls[19];
-	Jsonb	   *options;
-
 	if (!run->memory)
 		return;
-	options = kept_options(run);
 	mw_require_may_act(run->tenant);
-	memset(nulls, ' ', sizeof(nulls));
-	values[0] = CStringGetTextDatum(run->tenant);
-	values[1] = UUIDPGetDatum(&run->run_id);
-	values[2] = CStringGetTextDatum(run->session);
-	if (run->agent->name != NULL)
-	{
-		values[3] = CStringGetTextDatum(run->agent->name);
-		values[18] = CStringGetTextDatum(run->agent->owner);
-	}
-	else
-		nulls[3] = nulls[18] = 'n';
-	values[4] = Int32GetDatum(run->agent->version);
-	values[5] = CStringGetTextDatum(run->base->request_id);
-	values[6] = ObjectIdGetDatum(run->role);
-	values[7] = CStringGetTextDatum(status);
-	values[8] = CStringGetTextDatum(nodes[place.node]);
-	values[9] = Int32GetDatum(place.i);
-	values[10] = Int32GetDatum(run->turn);
-	values[11] = Int32GetDatum(run->calls);
-	values[12] = JsonbPGetDatum(mw_state_part(run, MW_STATE_RUN));
-	if (options != NULL)
-		values[13] = JsonbPGetDatum(options);
-	else
-		nulls[13] = 'n';
-	values[14] = JsonbPGetDatum(mw_state_part(run, MW_STATE_THREAD));
-	values[15] = Int32GetDatum(run->step);
-	values[16] = mw_text_array(run->batch);
-	values[17] = Int32GetDatum(run->last_no);
-	SPI_connect();
-	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, nulls);
-	SPI_finish();
+	write_run(run, status, place);
+	write_session(run, status);
 }

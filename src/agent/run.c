@@ -314,6 +314,7 @@ only_results(List *input)
 static void
 go_on_with(MwRun *run, const MwSaved *saved)
 {
+	run->goes_on = true;
 	run->run_id = saved->run_id;
 	run->base->run_id = saved->run_id;
 	mw_run_id_text(run->run_id_text, &run->run_id);

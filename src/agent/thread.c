@@ -8,7 +8,7 @@
  *
  * In memory the thread is run->msgs, a list that mw_thread_apply replaces as a
  * whole.  mw_thread_flush compares it with the rows that it knows and writes
- * the difference, in two statements at most.  A run that keeps no memory does
+ * the difference.  A run that keeps no memory does
  * the same without the statements, so numbers and "what is new" work alike.
  *
  * A session belongs to one transaction at a time (call/claim.c): two runs of one
@@ -30,7 +30,7 @@
 #include "agent/thread.h"
 #include "util/json.h"
 #include "util/row.h"
-#include "util/spi.h"
+#include "util/table.h"
 
 typedef struct MwThreadStore
 {
@@ -301,40 +301,38 @@ place_all(MwRun *run)
 static void
 write_new(MwRun *run, List *new)
 {
-	static MwStmt stmt = {
-		"INSERT INTO mw.thread (tenant, session, seq, position, message, answered, run_id, added_step)"
-		" SELECT $1, $2, n.seq, n.position, n.message, n.answered, $6, $7"
-		" FROM ROWS FROM (pg_catalog.unnest($3), pg_catalog.unnest($4), pg_catalog.unnest($5), pg_catalog.unnest($8))"
-		" AS n (seq, position, message, answered)",
-		8, {TEXTOID, TEXTOID, INT8ARRAYOID, FLOAT8ARRAYOID, JSONBARRAYOID, UUIDOID, INT4OID, BOOLARRAYOID}
+	static MwTable table = {
+		.name = "thread",.nkeys = 3,.equal = {F_TEXTEQ, F_TEXTEQ, F_INT8EQ},
+		.ncolumns = THREAD_COLUMNS,.columns = {
+			"tenant", "session", "seq", "position", "message", "answered", "run_id", "added_step", "removed_step", "created_at"
+		}
 	};
 	int			n = list_length(new);
-	Datum	   *seqs = palloc(sizeof(Datum) * n);
-	Datum	   *positions = palloc(sizeof(Datum) * n);
-	Datum	   *messages = palloc(sizeof(Datum) * n);
-	Datum	   *answered = palloc(sizeof(Datum) * n);
-	Datum		values[8];
+	Datum	   *values = palloc(sizeof(Datum) * n * THREAD_COLUMNS);
+	bool	   *nulls = palloc0(sizeof(bool) * n * THREAD_COLUMNS);
+	Datum		tenant = CStringGetTextDatum(run->tenant);
+	Datum		session = CStringGetTextDatum(run->session);
 	ListCell   *lc;
-	int			i = 0;
 
 	foreach(lc, new)
 	{
 		MwMsg	   *msg = lfirst(lc);
+		int			row = foreach_current_index(lc) * THREAD_COLUMNS;
 
-		seqs[i] = Int64GetDatum(msg->seq);
-		positions[i] = Float8GetDatum(msg->position);
-		answered[i] = BoolGetDatum(msg->answered);
-		messages[i++] = JsonbPGetDatum(msg->json);
+		values[row + THREAD_TENANT - 1] = tenant;
+		values[row + THREAD_SESSION - 1] = session;
+		values[row + THREAD_SEQ - 1] = Int64GetDatum(msg->seq);
+		values[row + THREAD_POSITION - 1] = Float8GetDatum(msg->position);
+		values[row + THREAD_MESSAGE - 1] = JsonbPGetDatum(msg->json);
+		values[row + THREAD_ANSWERED - 1] = BoolGetDatum(msg->answered);
+		values[row + THREAD_RUN_ID - 1] = UUIDPGetDatum(&run->run_id);
+		values[row + THREAD_ADDED_STEP - 1] = Int32GetDatum(run->step);
+		nulls[row + THREAD_REMOVED_STEP - 1] = true;
+		values[row + THREAD_CREATED_AT - 1] = TimestampTzGetDatum(GetCurrentTransactionStartTimestamp());
 	}
-	values[0] = CStringGetTextDatum(run->tenant);
-	values[1] = CStringGetTextDatum(run->session);
-	values[2] = PointerGetDatum(construct_array(seqs, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[3] = PointerGetDatum(construct_array(positions, n, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[4] = PointerGetDatum(construct_array(messages, n, JSONBOID, -1, false, TYPALIGN_INT));
-	values[5] = UUIDPGetDatum(&run->run_id);
-	values[6] = Int32GetDatum(run->step);
-	values[7] = PointerGetDatum(construct_array(answered, n, BOOLOID, 1, true, TYPALIGN_CHAR));
-	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
+	mw_table_add(&table, n, values, nulls);
+	pfree(values);
+	pfree(nulls);
 }
 
 static void
@@ -356,7 +354,9 @@ write_removed(MwRun *run, List *gone)
 	values[1] = CStringGetTextDatum(run->session);
 	values[2] = PointerGetDatum(construct_array(seqs, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
 	values[3] = Int32GetDatum(run->step);
+	SPI_connect();
 	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
+	SPI_finish();
 }
 
 void
@@ -384,12 +384,10 @@ mw_thread_flush(MwRun *run)
 	if (run->memory)
 	{
 		mw_require_may_act(run->tenant);
-		SPI_connect();
 		if (gone != NIL)
 			write_removed(run, gone);
 		if (new != NIL)
 			write_new(run, new);
-		SPI_finish();
 	}
 	store->rows = list_copy(run->msgs);
 }

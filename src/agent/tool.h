@@ -4,7 +4,9 @@
 #ifndef MW_TOOL_H
 #define MW_TOOL_H
 
+#include "nodes/params.h"
 #include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 #include "tcop/dest.h"
 
 #include "agent/agent.h"
@@ -28,6 +30,11 @@ typedef struct MwToolFunction
 	bool		returns_set;
 	bool		variadic;
 	const char *column;			/* the only column of RETURNS TABLE or OUT, by name; else NULL */
+
+	/* tool_run.c: of one that is kept */
+	MemoryContext cxt;			/* where it lives */
+	char	   *path;			/* search_path that it runs with */
+	List	   *plans;			/* of calls, by which arguments are given */
 } MwToolFunction;
 
 /* A row of mw.tool */
@@ -98,8 +105,8 @@ typedef struct MwToolOutcome
 	bool		failed;			/* the arguments were wrong, and nothing was run */
 } MwToolOutcome;
 
-/* A query that was analysed and rewritten, by the transaction's snapshot; count 0: all rows */
-extern void mw_query_run(Query *query, const char *text, DestReceiver *dest, uint64 count);
+/* A plan, by the transaction's snapshot; count 0: all rows */
+extern void mw_plan_run(PlannedStmt *plan, const char *text, ParamListInfo params, DestReceiver *dest, uint64 count);
 extern MwToolOutcome *mw_tool_outcome(MwRun *run, const MwTool *tool, Jsonb *args);
 
 /* tool_time.c: a limit of time, of this tool alone */

@@ -11,7 +11,8 @@
  * The function is called by its OID through a plan of one expression: named
  * arguments and DEFAULTs are PostgreSQL's, no name is looked up again, and a set
  * is read row by row, so that a tool that returns without end is stopped at its
- * limit of rows.
+ * limit of rows.  Function and plans are kept (definitions.c), since to look it up
+ * and to plan it costs more than most tools do.
  *
  * An ERROR undoes the subtransaction, and with it role, settings and snapshot;
  * it then goes on as it was raised.  Two are told apart: one of the conversion
@@ -36,8 +37,9 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
-#include "agent/values.h"
+#include "agent/definitions.h"
 #include "agent/tool.h"
+#include "agent/values.h"
 #include "policy/userfunc.h"
 #include "util/json.h"
 
@@ -45,54 +47,22 @@
 
 /* ---------- calling it ---------- */
 
-static Expr *
-constant(Oid type, Datum value, bool isnull)
+#define MAX_PLANS 16			/* of one function: models leave out the same arguments again */
+
+/* The plan of a call with these arguments; it says nothing of their values */
+typedef struct CallPlan
 {
-	int16		len;
-	bool		byval;
-
-	get_typlenbyval(type, &len, &byval);
-	return (Expr *) makeConst(type, -1, get_typcollation(type), len, value, isnull, byval);
-}
-
-static List *
-arguments(const MwTool *tool, const MwToolFunction *f, Jsonb *args, bool *converting)
-{
-	List	   *list = NIL;
-	Datum	   *values = palloc0(sizeof(Datum) * Max(1, f->nargs));
-	bool	   *nulls = palloc0(sizeof(bool) * Max(1, f->nargs));
-	bool	   *absent = palloc0(sizeof(bool) * Max(1, f->nargs));
-
-	if (!tool->typed)
-		return f->nargs == 0 ? NIL : list_make1(constant(JSONBOID, JsonbPGetDatum(args), false));
-	*converting = true;
-	mw_tool_values(f, args, values, nulls, absent);
-	*converting = false;
-	for (int i = 0; i < f->nargs; i++)
-	{
-		NamedArgExpr *arg;
-
-		if (absent[i])
-			continue;
-		arg = makeNode(NamedArgExpr);
-		arg->arg = constant(f->args[i].type, values[i], nulls[i]);
-		arg->name = pstrdup(f->args[i].name);
-		arg->argnumber = i;
-		arg->location = -1;
-		list = lappend(list, arg);
-	}
-	return list;
-}
+	Bitmapset  *given;
+	PlannedStmt *plan;
+} CallPlan;
 
 void
-mw_query_run(Query *query, const char *text, DestReceiver *dest, uint64 count)
+mw_plan_run(PlannedStmt *plan, const char *text, ParamListInfo params, DestReceiver *dest, uint64 count)
 {
-	PlannedStmt *plan;
 	QueryDesc  *desc;
 
 	PushActiveSnapshot(GetTransactionSnapshot());
-	plan = pg_plan_query(query, text, 0, NULL);
-	desc = CreateQueryDesc(plan, text, GetActiveSnapshot(), InvalidSnapshot, dest, NULL, NULL, 0);
+	desc = CreateQueryDesc(plan, text, GetActiveSnapshot(), InvalidSnapshot, dest, params, NULL, 0);
 	ExecutorStart(desc, 0);
 	MW_EXECUTOR_RUN(desc, count);
 	ExecutorFinish(desc);
@@ -101,13 +71,64 @@ mw_query_run(Query *query, const char *text, DestReceiver *dest, uint64 count)
 	PopActiveSnapshot();
 }
 
-/* SELECT f(…), planned and run once */
-static void
-call_function(const MwToolFunction *f, List *args, MwToolReturn *result)
+/* Values by place; those that are given */
+static ParamListInfo
+values_of(const MwTool *tool, const MwToolFunction *f, Jsonb *args, Bitmapset **given)
 {
-	FuncExpr   *expr = makeFuncExpr(f->fn, f->result, args, get_typcollation(f->result), DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
+	ParamListInfo params = makeParamList(Max(1, f->nargs));
+	Datum	   *values = palloc0(sizeof(Datum) * Max(1, f->nargs));
+	bool	   *nulls = palloc0(sizeof(bool) * Max(1, f->nargs));
+	bool	   *absent = palloc0(sizeof(bool) * Max(1, f->nargs));
+
+	*given = NULL;
+	if (tool->typed)
+		mw_tool_values(f, args, values, nulls, absent);
+	else
+		values[0] = JsonbPGetDatum(args);
+	for (int i = 0; i < f->nargs; i++)
+	{
+		if (absent[i])
+			continue;
+		*given = bms_add_member(*given, i);
+		params->params[i] = (ParamExternData) {
+			.value = values[i], .isnull = nulls[i], .pflags = PARAM_FLAG_CONST, .ptype = f->args[i].type
+		};
+	}
+	return params;
+}
+
+/* SELECT f(…) */
+static PlannedStmt *
+plan_call(const MwTool *tool, const MwToolFunction *f, const Bitmapset *given, const char *text)
+{
+	List	   *args = NIL;
+	FuncExpr   *expr;
 	Query	   *query = makeNode(Query);
 
+	for (int i = -1; (i = bms_next_member(given, i)) >= 0;)
+	{
+		Param	   *param = makeNode(Param);
+
+		param->paramkind = PARAM_EXTERN;
+		param->paramid = i + 1;
+		param->paramtype = f->args[i].type;
+		param->paramtypmod = -1;
+		param->paramcollid = get_typcollation(f->args[i].type);
+		param->location = -1;
+		if (tool->typed)
+		{
+			NamedArgExpr *arg = makeNode(NamedArgExpr);
+
+			arg->arg = (Expr *) param;
+			arg->name = pstrdup(f->args[i].name);
+			arg->argnumber = i;
+			arg->location = -1;
+			args = lappend(args, arg);
+		}
+		else
+			args = lappend(args, param);
+	}
+	expr = makeFuncExpr(f->fn, f->result, args, get_typcollation(f->result), DEFAULT_COLLATION_OID, COERCE_EXPLICIT_CALL);
 	expr->funcretset = f->returns_set;
 	expr->funcvariadic = f->variadic;
 	query->commandType = CMD_SELECT;
@@ -116,9 +137,49 @@ call_function(const MwToolFunction *f, List *args, MwToolReturn *result)
 	query->jointree = makeFromExpr(NIL, NULL);
 	query->targetList = list_make1(makeTargetEntry((Expr *) expr, 1, pstrdup("result"), false));
 	query->hasTargetSRFs = f->returns_set;
+	return pg_plan_query(query, text, 0, NULL);
+}
 
+static PlannedStmt *
+find_plan(const MwTool *tool, MwToolFunction *f, const Bitmapset *given, const char *text)
+{
+	PlannedStmt *plan;
+	CallPlan   *kept;
+	MemoryContext old;
+	ListCell   *lc;
+
+	foreach(lc, f->plans)
+	{
+		kept = lfirst(lc);
+		if (bms_equal(kept->given, given))
+			return kept->plan;
+	}
+	PushActiveSnapshot(GetTransactionSnapshot());
+	plan = plan_call(tool, f, given, text);
+	PopActiveSnapshot();
+	if (list_length(f->plans) >= MAX_PLANS)
+		return plan;
+	old = MemoryContextSwitchTo(f->cxt);
+	kept = palloc(sizeof(CallPlan));
+	kept->given = bms_copy(given);
+	kept->plan = copyObject(plan);
+	f->plans = lappend(f->plans, kept);
+	MemoryContextSwitchTo(old);
+	return kept->plan;
+}
+
+static void
+call_function(const MwTool *tool, MwToolFunction *f, Jsonb *args, bool *converting, MwToolReturn *result)
+{
+	static const char text[] = "mw tool";
+	Bitmapset  *given;
+	ParamListInfo params;
+
+	*converting = true;
+	params = values_of(tool, f, args, &given);
+	*converting = false;
 	CommandCounterIncrement();
-	mw_query_run(query, "mw tool", &result->pub, 0);
+	mw_plan_run(find_plan(tool, f, given, text), text, params, &result->pub, 0);
 	CommandCounterIncrement();
 }
 
@@ -165,7 +226,7 @@ is_no_value(const ErrorData *edata)
 
 /* As the caller, within all limits.  False: *why says what is wrong with the arguments. */
 static bool
-run_function(MwRun *run, const MwTool *tool, const MwToolFunction *f, Jsonb *args, MwToolReturn *result, char **why)
+run_function(MwRun *run, const MwTool *tool, MwToolFunction *f, Jsonb *args, MwToolReturn *result, char **why)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -180,13 +241,13 @@ run_function(MwRun *run, const MwTool *tool, const MwToolFunction *f, Jsonb *arg
 	{
 		MwUserFrame frame;
 
-		mw_userfunc_enter(&frame, mw_userfunc_path(f->fn));
+		mw_userfunc_enter(&frame, f->path);
 		/* an application's own policies can go by it */
 		(void) set_config_option("mw.tenant", run->tenant, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 		/* the end of the subtransaction takes it back */
 		if (!tool->writes)
 			XactReadOnly = true;
-		call_function(f, arguments(tool, f, args, unvolatize(bool *, &converting)), result);
+		call_function(tool, f, args, unvolatize(bool *, &converting), result);
 		mw_userfunc_leave(&frame);
 		late = mw_tool_timer_stop(&timer, false);
 		if (late)
@@ -235,21 +296,29 @@ misused(const MwTool *tool, Jsonb *given, const char *why)
 					tool->name, args, why);
 }
 
-/* The function of a tool, as it is now and for this role */
-static MwToolFunction *
-open_function(const MwTool *tool)
+static void *
+read_function(const char *tool, const char *signature, int typed, bool *keep)
 {
-	MwToolFunction *f = mw_tool_function(mw_userfunc_open(tool->signature, psprintf("tool \"%s\"", tool->name)));
+	MwToolFunction *f = mw_tool_function(mw_userfunc_open(signature, psprintf("tool \"%s\"", tool)));
 	char	   *hint;
-	char	   *fault = mw_tool_function_fault(f, tool->typed, &hint);
+	char	   *fault = mw_tool_function_fault(f, typed, &hint);
 
 	if (fault)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
-				 errmsg("the function of tool \"%s\" cannot be used any more", tool->name),
-				 errdetail("%s: %s", tool->signature, fault),
+				 errmsg("the function of tool \"%s\" cannot be used any more", tool),
+				 errdetail("%s: %s", signature, fault),
 				 hint ? errhint("%s", hint) : 0));
+	f->path = mw_userfunc_path(f->fn);
+	f->cxt = CurrentMemoryContext;
 	return f;
+}
+
+/* The function of a tool, as it is now and for this role */
+static MwToolFunction *
+open_function(const MwTool *tool)
+{
+	return mw_definition(read_function, tool->name, tool->signature, tool->typed);
 }
 
 /* Arguments as the function gets them but for their types; *why: what breaks the schema, or NULL */

@@ -20,11 +20,9 @@
 #include "agent/thread.h"
 #include "agent/trace.h"
 #include "policy/policy.h"
-#include "util/json.h"
-#include "util/json_push.h"
 #include "util/money.h"
 #include "util/row.h"
-#include "util/spi.h"
+#include "util/table.h"
 
 typedef struct Step
 {
@@ -116,46 +114,37 @@ mw_trace_cost(MwRun *run, int step, const MwUsage *usage, MwMoney cost, bool pri
 	MemoryContextSwitchTo(old);
 }
 
-static void
-push_step(JsonbParseState **st, const Step *s, int seq)
+/* Columns of mw.trace */
+enum
 {
-	pushJsonbValue(st, WJB_BEGIN_OBJECT, NULL);
-	push_int(st, "seq", seq);
-	push_int(st, "depth", s->depth);
-	push_int(st, "turn", s->turn);
-	push_member(st, "kind", s->kind);
-	push_member(st, "name", s->name);
-	push_member(st, "started_at", DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(s->started_at))));
-	if (s->us >= 0)
-		push_int(st, "microseconds", s->us);
-	if (strcmp(s->kind, "model") == 0)
-	{
-		push_int(st, "input_tokens", s->input_tokens);
-		push_int(st, "output_tokens", s->output_tokens);
-	}
-	if (s->cost != NULL)
-	{
-		JsonbValue	v;
+	TRACE_TENANT = 1, TRACE_SESSION, TRACE_RUN_ID, TRACE_SEQ, TRACE_DEPTH, TRACE_TURN, TRACE_KIND, TRACE_NAME, TRACE_STARTED_AT, TRACE_MICROSECONDS,
+	TRACE_INPUT_TOKENS, TRACE_OUTPUT_TOKENS, TRACE_COST, TRACE_INPUT, TRACE_OUTPUT, TRACE_COLUMNS = TRACE_OUTPUT
+};
 
-		v.type = jbvNumeric;
-		v.val.numeric = s->cost;
-		push_key(st, "cost");
-		pushJsonbValue(st, WJB_VALUE, &v);
-	}
-	if (s->input != NULL)
-	{
-		push_key(st, "input");
-		mw_push_jsonb(st, WJB_VALUE, s->input);
-	}
-	if (s->output != NULL)
-	{
-		push_key(st, "output");
-		mw_push_jsonb(st, WJB_VALUE, s->output);
-	}
-	pushJsonbValue(st, WJB_END_OBJECT, NULL);
+static void
+set_if(Datum *values, bool *nulls, int column, bool there, Datum value)
+{
+	nulls[column - 1] = !there;
+	values[column - 1] = value;
 }
 
-#define TRACE_SEQ	4			/* column of mw.trace */
+static void
+make_row(const Step *s, Datum *values, bool *nulls)
+{
+	bool		model = strcmp(s->kind, "model") == 0;
+
+	values[TRACE_DEPTH - 1] = Int32GetDatum(s->depth);
+	values[TRACE_TURN - 1] = Int32GetDatum(s->turn);
+	values[TRACE_KIND - 1] = CStringGetTextDatum(s->kind);
+	values[TRACE_NAME - 1] = CStringGetTextDatum(s->name);
+	values[TRACE_STARTED_AT - 1] = TimestampTzGetDatum(s->started_at);
+	set_if(values, nulls, TRACE_MICROSECONDS, s->us >= 0, Int64GetDatum(s->us));
+	set_if(values, nulls, TRACE_INPUT_TOKENS, model, Int64GetDatum(s->input_tokens));
+	set_if(values, nulls, TRACE_OUTPUT_TOKENS, model, Int64GetDatum(s->output_tokens));
+	set_if(values, nulls, TRACE_COST, s->cost != NULL, NumericGetDatum(s->cost));
+	set_if(values, nulls, TRACE_INPUT, s->input != NULL, JsonbPGetDatum(s->input));
+	set_if(values, nulls, TRACE_OUTPUT, s->output != NULL, JsonbPGetDatum(s->output));
+}
 
 /* The number of the last step that earlier legs of the run left; 0: none */
 static int
@@ -168,6 +157,8 @@ last_step(MwRun *run)
 	int			last = 0;
 	bool		isnull;
 
+	if (!run->goes_on)
+		return 0;
 	mw_become_owner(&save);
 	if (mw_row_open(&row, &table, key))
 		last = DatumGetInt32(mw_row_get(&row, TRACE_SEQ, &isnull));
@@ -179,31 +170,36 @@ last_step(MwRun *run)
 void
 mw_trace_write(MwRun *run)
 {
-	static MwStmt stmt = {
-		"INSERT INTO mw.trace (tenant, session, run_id, seq, depth, turn, kind, name, started_at, microseconds, input_tokens, output_tokens, cost, input, output)"
-		" SELECT $1, $2, $3, $5 OPERATOR(pg_catalog.+) r.seq, r.depth, r.turn, r.kind, r.name, r.started_at, r.microseconds,"
-		" r.input_tokens, r.output_tokens, r.cost, r.input, r.output"
-		" FROM pg_catalog.jsonb_to_recordset($4) AS r (seq pg_catalog.int4, depth pg_catalog.int4, turn pg_catalog.int4, kind pg_catalog.text, name pg_catalog.text,"
-		" started_at pg_catalog.timestamptz, microseconds pg_catalog.int8, input_tokens pg_catalog.int8, output_tokens pg_catalog.int8, cost pg_catalog.numeric,"
-		" input pg_catalog.jsonb, output pg_catalog.jsonb)",
-		5, {TEXTOID, TEXTOID, UUIDOID, JSONBOID, INT4OID}
+	static MwTable table = {
+		.name = "trace",.nkeys = 3,.equal = {F_TEXTEQ, F_UUID_EQ, F_INT4EQ},
+		.ncolumns = TRACE_COLUMNS,.columns = {
+			"tenant", "session", "run_id", "seq", "depth", "turn", "kind", "name", "started_at", "microseconds", "input_tokens", "output_tokens", "cost", "input", "output"
+		}
 	};
 	MwTrace    *t = run->trace;
-	JsonbParseState *st = NULL;
-	Datum		values[5];
+	Datum	   *values;
+	bool	   *nulls;
+	Datum		tenant;
+	Datum		session;
+	int			before;
 
 	if (t == NULL || t->n == 0)
 		return;
-	pushJsonbValue(&st, WJB_BEGIN_ARRAY, NULL);
-	for (int i = 0; i < t->n; i++)
-		push_step(&st, &t->steps[i], i + 1);
-	values[0] = CStringGetTextDatum(run->tenant);
-	values[1] = CStringGetTextDatum(run->session);
-	values[2] = UUIDPGetDatum(&run->run_id);
-	values[3] = JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_ARRAY, NULL)));
 	mw_require_may_act(run->tenant);
-	values[4] = Int32GetDatum(last_step(run));
-	SPI_connect();
-	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
-	SPI_finish();
+	before = last_step(run);
+	values = palloc_extended(sizeof(Datum) * t->n * TRACE_COLUMNS, MCXT_ALLOC_HUGE);
+	nulls = palloc_extended(sizeof(bool) * t->n * TRACE_COLUMNS, MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	tenant = CStringGetTextDatum(run->tenant);
+	session = CStringGetTextDatum(run->session);
+	for (int i = 0; i < t->n; i++)
+	{
+		Datum	   *row = &values[i * TRACE_COLUMNS];
+
+		row[TRACE_TENANT - 1] = tenant;
+		row[TRACE_SESSION - 1] = session;
+		row[TRACE_RUN_ID - 1] = UUIDPGetDatum(&run->run_id);
+		row[TRACE_SEQ - 1] = Int32GetDatum(before + i + 1);
+		make_row(&t->steps[i], row, &nulls[i * TRACE_COLUMNS]);
+	}
+	mw_table_add(&table, t->n, values, nulls);
 }

@@ -29,7 +29,7 @@
 
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
-#include "gateway/table.h"
+#include "util/table.h"
 #include "util/faults.h"
 #include "util/hash.h"
 #include "util/money.h"

@@ -24,7 +24,7 @@
 
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
-#include "gateway/table.h"
+#include "util/table.h"
 #include "util/hash.h"
 
 #define MAX_REMEMBERED 8192

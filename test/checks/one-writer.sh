@@ -6,7 +6,7 @@
 # LOCKED and deleted, or marked, are not waited for, so a statement that does just that is nobody's.  So who writes what is read
 # out of the SQL in the C sources: the worker's side is src/gateway but for fake.c, which
 # runs in the caller's backend and writes tables of its own.  A table that the gateway writes
-# without statements (src/gateway/table.c) is an MwTable with its name.
+# without statements (src/util/table.c) is an MwTable with its name, and so is one of callers'.
 . "$(dirname "$0")/lib.sh"
 
 # "table file" for each statement that writes, also where the table's name begins the next string
@@ -26,7 +26,7 @@ for file in src/*.c src/*/*.c; do
 	if is_worker "$file"; then gateway+=("$file"); else callers+=("$file"); fi
 done
 written_by_row() { grep -HoE 'MwTable [a-z_]+ = \{|\.name = "[a-z_]+"' "$@" 2>/dev/null | awk -F: '/MwTable/ {f = $1; next} f == $1 {gsub(/.* "|"$/, "", $2); print "mw." $2, $1; f = ""}'; }
-by_gateway=$(writes "${gateway[@]}"; written_by_row "${gateway[@]}"); by_callers=$(writes "${callers[@]}")
+by_gateway=$(writes "${gateway[@]}"; written_by_row "${gateway[@]}"); by_callers=$(writes "${callers[@]}"; written_by_row "${callers[@]}")
 
 # a check that finds no statement at all reads the wrong files
 [ -n "$by_callers" ] || violation "src: no statement of callers found"

@@ -1,22 +1,25 @@
 /*
- * table.c - rows of the tables that the gateway writes, without a statement.
+ * table.c - rows of tables of mw's, written without a statement.
  *
  * An outcome changes five rows, each of them by its primary key.  As statements
  * they were two fifths of the gateway's time, and nearly all of that was setting
- * up the executor for one row and taking it down again.  So rows are found by
+ * up the executor for one row and taking it down again; what a run of an agent
+ * leaves was a third of its time for the same reason.  So rows are found by
  * the index and written as a subscriber of logical replication writes them
  * (ExecSimpleRelationInsert, ExecSimpleRelationUpdate): with the indexes, the
  * constraints and the WAL of any other row.
  *
  * What is seen is whatever has committed and what this transaction has done: the
- * gateway alone writes these tables, one row after another, so there is nobody
- * whose changes a snapshot would have to keep apart.
+ * gateway alone writes its tables, one row after another, and rows of a session
+ * are written under its lock (policy/session_lock.c), so there is nobody whose
+ * changes a snapshot would have to keep apart.
  *
  * A table that is not as our install script made it is written by statements: one
  * with triggers or rules, with other columns, or in a database with Citus, where
  * what this machine's heap holds is not what the table holds.
  *
- * A table is opened at the first use in a transaction and closed by its commit.
+ * The gateway opens a table at its first use in a transaction and closes it by the
+ * commit; a caller, whose transaction may have subtransactions, each time.
  * What the executor has to know of it and of its indexes is kept until the table
  * changes, or a transaction is aborted, in the middle of whose work it may have been.
  */
@@ -43,7 +46,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "gateway/table.h"
+#include "util/table.h"
 
 #define MAX_TABLES 8
 
@@ -71,6 +74,9 @@ typedef struct MwOpenTable
 
 static MwTable *tables[MAX_TABLES];
 static int	ntables;
+
+static MwTable *writing;		/* a caller's, while it is open; NULL ... */
+static int	writing_level;		/* ... opened in this (sub)transaction */
 
 /* ---------- what has changed ---------- */
 
@@ -119,6 +125,7 @@ transaction_ends(XactEvent event, void *arg)
 {
 	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_ABORT)
 		return;
+	writing = NULL;
 	for (int i = 0; i < ntables; i++)
 	{
 		MwOpenTable *t = tables[i]->open;
@@ -129,6 +136,17 @@ transaction_ends(XactEvent event, void *arg)
 			close_relations(t);
 		else
 			forget(tables[i]);
+	}
+}
+
+/* An ERROR left it open: its relations go with the subtransaction */
+static void
+subtransaction_ends(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB && writing != NULL && GetCurrentTransactionNestLevel() <= writing_level)
+	{
+		forget(writing);
+		writing = NULL;
 	}
 }
 
@@ -218,6 +236,7 @@ enlist(MwTable *table)
 	{
 		CacheRegisterRelcacheCallback(relation_changed, (Datum) 0);
 		RegisterXactCallback(transaction_ends, NULL);
+		RegisterSubXactCallback(subtransaction_ends, NULL);
 	}
 	Assert(ntables < MAX_TABLES);
 	tables[ntables++] = table;
@@ -458,4 +477,121 @@ mw_table_update(MwTable *table, Datum *values, bool *nulls)
 	make_row(table, t, values, nulls);
 	ExecSimpleRelationUpdate(t->info, t->estate, NULL, t->found, t->made);
 	return written(t);
+}
+
+/* ---------- rows of callers ---------- */
+
+/* An INSERT; anew: that writes a row of the same key anew, but for what stays */
+static void
+make_statement(MwTable *table, Relation rel, bool anew)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	StringInfoData sql;
+
+	initStringInfo(&sql);
+	appendStringInfo(&sql, "INSERT INTO mw.%s (%s) VALUES (%s)", table->name, names(table), parameters(table));
+	for (int i = 0; anew && i < table->nkeys; i++)
+		appendStringInfo(&sql, "%s%s", i ? ", " : " ON CONFLICT (", quote_identifier(table->columns[i]));
+	for (int i = table->nkeys, n = 0; anew && i < table->ncolumns; i++)
+		if (!(table->stays & UINT64CONST(1) << i))
+			appendStringInfo(&sql, "%s%s = excluded.%s", n++ ? ", " : ") DO UPDATE SET ", quote_identifier(table->columns[i]), quote_identifier(table->columns[i]));
+	for (int i = 0; i < table->ncolumns; i++)
+	{
+		int			column = SPI_fnumber(desc, table->columns[i]);
+
+		if (column <= 0)
+			elog(ERROR, "table mw.%s has no column \"%s\"", table->name, table->columns[i]);
+		table->put.types[i] = SPI_gettypeid(desc, column);
+	}
+	table->put.nargs = table->ncolumns;
+	table->put.sql = MemoryContextStrdup(TopMemoryContext, sql.data);
+}
+
+/* For one batch; NULL where a statement is needed, which may run anything and so finds the table closed */
+static MwOpenTable *
+open_by_caller(MwTable *table, bool anew)
+{
+	MwOpenTable *t = open_table(table);
+	const TupleConstr *constr = RelationGetDescr(t->rel)->constr;
+
+	if (!t->by_statement && (constr == NULL || constr->num_check == 0))
+	{
+		writing = table;
+		writing_level = GetCurrentTransactionNestLevel();
+		return t;
+	}
+	if (table->put.sql == NULL)
+		make_statement(table, t->rel, anew);
+	close_relations(t);
+	return NULL;
+}
+
+static void
+close_by_caller(MwOpenTable *t)
+{
+	close_relations(t);
+	writing = NULL;
+}
+
+static void
+put_by_statement(MwTable *table, Datum *values, const bool *nulls)
+{
+	char		null[MW_TABLE_COLUMNS];
+
+	for (int i = 0; i < table->ncolumns; i++)
+		null[i] = nulls[i] ? 'n' : ' ';
+	SPI_connect();
+	(void) mw_spi_write(&table->put, MW_AS_OWNER, values, null);
+	SPI_finish();
+}
+
+void
+mw_table_add(MwTable *table, int n, Datum *values, bool *nulls)
+{
+	MwOpenTable *t = open_by_caller(table, false);
+
+	for (int i = 0; i < n; i++, values += table->ncolumns, nulls += table->ncolumns)
+	{
+		if (t == NULL)
+		{
+			put_by_statement(table, values, nulls);
+			continue;
+		}
+		make_row(table, t, values, nulls);
+		ExecSimpleRelationInsert(t->info, t->estate, t->made);
+		(void) written(t);
+	}
+	if (t != NULL)
+		close_by_caller(t);
+}
+
+void
+mw_table_put(MwTable *table, Datum *values, bool *nulls)
+{
+	MwOpenTable *t = open_by_caller(table, true);
+
+	if (t == NULL)
+	{
+		put_by_statement(table, values, nulls);
+		return;
+	}
+	if (find_by_index(table, t, values))
+	{
+		slot_getallattrs(t->found);
+		for (int i = table->nkeys; i < table->ncolumns; i++)
+			if (table->stays & UINT64CONST(1) << i)
+			{
+				values[i] = t->found->tts_values[i];
+				nulls[i] = t->found->tts_isnull[i];
+			}
+		make_row(table, t, values, nulls);
+		ExecSimpleRelationUpdate(t->info, t->estate, NULL, t->found, t->made);
+	}
+	else
+	{
+		make_row(table, t, values, nulls);
+		ExecSimpleRelationInsert(t->info, t->estate, t->made);
+	}
+	(void) written(t);
+	close_by_caller(t);
 }

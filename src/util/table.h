@@ -1,5 +1,5 @@
 /*
- * table.h - rows of the tables that the gateway writes, by their primary key.
+ * table.h - rows of tables of mw's, written without a statement.
  */
 #ifndef MW_TABLE_H
 #define MW_TABLE_H
@@ -7,6 +7,8 @@
 #include "mw.h"
 
 #include "storage/itemptr.h"
+
+#include "util/spi.h"
 
 #define MW_TABLE_KEYS		4
 #define MW_TABLE_COLUMNS	40
@@ -19,9 +21,14 @@ typedef struct MwTable
 	RegProcedure equal[MW_TABLE_KEYS];	/* F_TEXTEQ, ... */
 	int			ncolumns;
 	const char *columns[MW_TABLE_COLUMNS];	/* all of them, in their order */
+	uint64		stays;			/* columns that mw_table_put leaves as they were first written, 1 << place */
 
-	struct MwOpenTable *open;	/* table.c's */
+	/* table.c's */
+	struct MwOpenTable *open;
+	MwStmt		put;			/* of callers, where a statement is needed; sql NULL: not yet made */
 } MwTable;
+
+/* ---------- the gateway's ---------- */
 
 /*
  * All inside a transaction with an active snapshot, connected to SPI, as a
@@ -43,5 +50,19 @@ extern bool mw_table_find(MwTable *table, const Datum *key, ItemPointer at, Datu
 extern ItemPointerData mw_table_insert(MwTable *table, Datum *values, bool *nulls);
 /* Writes the row anew that mw_table_find, the last call for this table, has found; the key stays */
 extern ItemPointerData mw_table_update(MwTable *table, Datum *values, bool *nulls);
+
+/* ---------- callers' ---------- */
+
+/*
+ * Inside a transaction with an active snapshot, by whoever may act for the tenant
+ * (mw_require_may_act): written as the extension's owner.  No two transactions
+ * write rows of one key at a time, which their callers see to.  A table belongs to
+ * the gateway or to callers, whose rows are all added or all put.
+ */
+
+/* n new rows, one after another in values and nulls */
+extern void mw_table_add(MwTable *table, int n, Datum *values, bool *nulls);
+/* The row of this key anew, but for what stays; or a new one */
+extern void mw_table_put(MwTable *table, Datum *values, bool *nulls);
 
 #endif
