@@ -283,12 +283,11 @@ end_attempt(MwFlight *f, TimestampTz now)
 static void
 record_answer(MwFlight *f, TimestampTz now)
 {
-	Row			found;
 	Row			row;
 
 	row_init(&row);
 	answer_key(&row, f->w);
-	if (mw_table_find(&answers, row.values, NULL, found.values, found.nulls))
+	if (mw_table_find(&answers, row.values, NULL, NULL, NULL))
 		return;
 	/* of one that cannot be used it is enough to know that it was paid for */
 	set(&row, ANSWER_USABLE, BoolGetDatum(f->bill.kind == MW_OUTCOME_OK));

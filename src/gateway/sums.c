@@ -229,14 +229,12 @@ mw_sums_write(void)
 	{
 		Sum		   *sum = lfirst(lc);
 		Datum		values[2 + MW_SPENT_NCOLUMNS];
-		Datum		found[2 + MW_SPENT_NCOLUMNS];
 		bool		nulls[2 + MW_SPENT_NCOLUMNS] = {0};
-		bool		found_nulls[2 + MW_SPENT_NCOLUMNS];
 
 		values[0] = CStringGetTextDatum(sum->tenant);
 		values[1] = CStringGetTextDatum(sum->session);
 		mw_spent_to_values(&sum->spent, values + 2);
-		if (sum->stored && mw_table_find(&rows, values, &sum->at, found, found_nulls))
+		if (sum->stored && mw_table_find(&rows, values, &sum->at, NULL, NULL))
 			sum->at = mw_table_update(&rows, values, nulls);
 		else
 			sum->at = mw_table_insert(&rows, values, nulls);

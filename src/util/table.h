@@ -43,7 +43,7 @@ extern Oid	mw_table_oid(const MwTable *table);
 /*
  * The row with this key; false: there is none.  "at" says where it was last, as
  * far as that is known (NULL: it is not).  What values point to lives until the
- * next call for this table.
+ * next call for this table; NULL, with nulls, where nobody wants to read them.
  */
 extern bool mw_table_find(MwTable *table, const Datum *key, ItemPointer at, Datum *values, bool *nulls);
 /* Both return where the row lies now */
