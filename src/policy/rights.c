@@ -71,8 +71,7 @@ static int	ncalls;
 
 static HTAB *answers;
 static uint64 answers_generation;	/* mw_watch_rights() that they hold for */
-static Answer last;				/* a copy of the newest answer: a scan asks the same again for each row */
-static bool last_valid;
+static Answer newest[8];		/* copies of each role's newest answer, by the remainder of its OID: a scan asks the same again for each row */
 
 /* ---------- the stack of calls ---------- */
 
@@ -193,19 +192,19 @@ static bool
 role_may(Oid role, const char *tenant)
 {
 	uint64		generation = mw_watch_rights();
+	Answer	   *last = &newest[role % lengthof(newest)];
 	AnswerKey	key;
 	Answer	   *a;
 	bool		may;
 
-	if (last_valid && answers_generation == generation &&
-		last.key.role == role && strcmp(last.key.tenant, tenant) == 0)
-		return last.may;
+	if (answers_generation == generation && last->key.role == role && strcmp(last->key.tenant, tenant) == 0)
+		return last->may;
 
 	if (answers && (answers_generation != generation || hash_get_num_entries(answers) >= MAX_ANSWERS))
 	{
 		hash_destroy(answers);
 		answers = NULL;
-		last_valid = false;
+		memset(newest, 0, sizeof(newest));	/* no role has the OID 0 */
 	}
 	if (answers == NULL)
 	{
@@ -221,8 +220,7 @@ role_may(Oid role, const char *tenant)
 	a = hash_search(answers, &key, HASH_FIND, NULL);
 	if (a)
 	{
-		last = *a;
-		last_valid = true;
+		*last = *a;
 		return a->may;
 	}
 
@@ -234,8 +232,7 @@ role_may(Oid role, const char *tenant)
 	{
 		a = hash_search(answers, &key, HASH_ENTER, NULL);
 		a->may = may;
-		last = *a;
-		last_valid = true;
+		*last = *a;
 	}
 	return may;
 }

@@ -57,7 +57,7 @@ typedef struct ServerSlot
 	char		name[NAMEDATALEN];
 	MwServer	server;
 	char	   *host;			/* NULL for fake */
-	Oid			user;			/* who was last found to have USAGE ... */
+	Oid			users[8];		/* who was last found to have USAGE, by the remainder of their OID ... */
 	uint64		rights;			/* ... as of this mw_watch_rights() */
 } ServerSlot;
 
@@ -207,7 +207,7 @@ find_server(const char *name)
 	slot = hash_search(servers, name, HASH_ENTER, NULL);
 	slot->server = fresh.server;
 	slot->host = fresh.host;
-	slot->user = InvalidOid;
+	memset(slot->users, 0, sizeof(slot->users));
 	return slot;
 }
 
@@ -319,12 +319,15 @@ may_use(ServerSlot *slot)
 {
 	uint64		rights = mw_watch_rights();
 	Oid			user = GetUserId();
+	Oid		   *last = &slot->users[user % lengthof(slot->users)];
 
-	if (slot->user == user && slot->rights == rights)
+	if (slot->rights == rights && *last == user)
 		return true;
 	if (mw_server_aclcheck(slot->server.oid, user, ACL_USAGE) != ACLCHECK_OK)
 		return false;
-	slot->user = user;
+	if (slot->rights != rights)
+		memset(slot->users, 0, sizeof(slot->users));
+	*last = user;
 	slot->rights = rights;
 	return true;
 }
