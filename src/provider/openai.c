@@ -467,8 +467,7 @@ const MwProvider mw_provider_openai = {
 	.encode = openai_encode,
 	.auth_header = mw_openai_auth_header,
 	.outcome = mw_openai_outcome,
-	.decode = mw_openai_decode,
-	.decode_stored = mw_openai_decode_stored
+	.decode = mw_openai_decode
 };
 
 /* The test double answers in the same format. */
@@ -478,6 +477,5 @@ const MwProvider mw_provider_fake = {
 	.encode = openai_encode,
 	.auth_header = mw_openai_auth_header,
 	.outcome = mw_openai_outcome,
-	.decode = mw_openai_decode,
-	.decode_stored = mw_openai_decode_stored
+	.decode = mw_openai_decode
 };

@@ -66,7 +66,7 @@ typedef struct MwOpenaiReader
 	char	   *fault_code;
 	char	   *fault_type;
 	char	   *error_text;
-	char		keys[MW_OPENAI_KEYS_SHOWN];	/* of the root, for an error */
+	StringInfoData keys;		/* of the root, as they came: for an error */
 
 	/* of the content part, and of the value whose text is kept */
 	char	   *part_type;
@@ -79,10 +79,10 @@ extern const char *mw_openai_read(MwOpenaiReader *r, const char *body, int len);
 
 /* openai_answer.c */
 extern void mw_openai_outcome(const char *body, int len, int http_status, MwOutcome *out);
-extern MwAnswer *mw_openai_decode(const char *body, int len);
+extern MwAnswer *mw_openai_decode_parsed(const char *body, int len);
 
-/* openai_plain.c */
-extern MwAnswer *mw_openai_decode_stored(const char *body, int len);
+/* openai_plain.c: the same, without the parser where the answer is a plain text; then its usage is not read */
+extern MwAnswer *mw_openai_decode(const char *body, int len);
 
 /*
  * error_text.c: append to dst (size bytes in all, NUL terminated) what of s can

@@ -39,6 +39,15 @@ why_unusable(const MwOpenaiReader *r)
 }
 
 static const char *
+shown_keys(const MwOpenaiReader *r)
+{
+	char	   *shown = palloc0(MW_OPENAI_KEYS_SHOWN);
+
+	mw_error_text(shown, MW_OPENAI_KEYS_SHOWN, r->keys.data, r->keys.len, false);
+	return shown[0] != '\0' ? shown : "none";
+}
+
+static const char *
 text_of(const MwOpenaiChoice *c)
 {
 	return c->parts != NULL ? c->parts->data : c->text;
@@ -182,7 +191,7 @@ mw_openai_outcome(const char *body, int len, int http_status, MwOutcome *out)
 			strlcpy(out->error, "the answer cannot be used: it is no JSON object", sizeof(out->error));
 		else
 			snprintf(out->error, sizeof(out->error), "the answer has no choice with a message (its keys: %s)",
-					 r->keys[0] ? r->keys : "none");
+					 shown_keys(r));
 	}
 	else if (success)
 	{
@@ -236,7 +245,7 @@ decode_call(const MwOpenaiCall *from, int n, MwToolCall *to)
 }
 
 MwAnswer *
-mw_openai_decode(const char *body, int len)
+mw_openai_decode_parsed(const char *body, int len)
 {
 	MwOpenaiReader	   *r = palloc(sizeof(MwOpenaiReader));
 	const char *wrong = mw_openai_read(r, body, len);
@@ -251,7 +260,7 @@ mw_openai_decode(const char *body, int len)
 				(errcode(ERRCODE_MW_BAD_ANSWER),
 				 errmsg("the provider's answer cannot be used"),
 				 wrong[0] != '\0' ? errdetail("The answer is no chat completion: %s.", wrong) :
-				 errdetail("The answer has no choice with a message (its keys: %s).", r->keys[0] ? r->keys : "none"),
+				 errdetail("The answer has no choice with a message (its keys: %s).", shown_keys(r)),
 				 errhint("Check that base_url of the server is that of an OpenAI-compatible API.")));
 
 	c = &r->best;

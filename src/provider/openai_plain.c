@@ -1,16 +1,16 @@
 /*
- * openai_plain.c - the text of a stored answer, found without the parser.
+ * openai_plain.c - the text of a usable answer, found without the parser.
  *
- * What the cache stores are answers of one shape: a text, an end with "stop", no
- * tool calls.  They were read once by openai_read.c when they came, and are read
- * again for each hit, where a parser that turns every string into one of its own
- * costs as much as the look-up.  So this walks over a body from value to value,
- * copies the one text, and knows nothing else.
+ * Nearly all answers, and all that the cache stores, are of one shape: a text, an
+ * end with "stop", no tool calls.  The gateway read them with openai_read.c when
+ * they came; a backend reads them again, for a miss and for each hit, where a parser
+ * that turns every string into one of its own costs as much as the look-up.  So this
+ * walks over a body from value to value, copies the one text, and knows nothing else.
  *
  * It answers only where openai_read.c would find the same.  Whatever has several
  * readings or is rare (a key twice or with an escape in it, several choices, a
  * content in parts, half of a surrogate pair, tool calls) is left to that reader.
- * That the bytes are JSON was seen when they were stored; if they were not, this
+ * That the bytes are JSON was seen when they came; if they were not, this
  * stays within them all the same, and passes each of them once.
  */
 #include "mw.h"
@@ -309,7 +309,7 @@ unescape(Piece s, int *len)
 }
 
 MwAnswer *
-mw_openai_decode_stored(const char *body, int len)
+mw_openai_decode(const char *body, int len)
 {
 	Cursor		c = {body, body + len};
 	Piece		content = {NULL, 0};
@@ -318,7 +318,7 @@ mw_openai_decode_stored(const char *body, int len)
 	int			text_len;
 
 	if (!read_body(&c, &content) || (text = unescape(content, &text_len)) == NULL)
-		return mw_openai_decode(body, len);
+		return mw_openai_decode_parsed(body, len);
 
 	answer = palloc0(sizeof(MwAnswer));
 	answer->text = text;

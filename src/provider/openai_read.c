@@ -175,11 +175,11 @@ on_field(void *state, char *key, bool isnull)
 {
 	MwOpenaiReader	   *r = state;
 
-	if (r->depth == 1 && r->stack[1] == ROOT && strlen(r->keys) + 3 < sizeof(r->keys))
+	if (r->depth == 1 && r->stack[1] == ROOT && r->keys.len < MW_OPENAI_KEYS_SHOWN)
 	{
-		if (r->keys[0] != '\0')
-			strlcat(r->keys, ", ", sizeof(r->keys));
-		mw_error_text(r->keys, sizeof(r->keys), key, strlen(key), false);
+		if (r->keys.len > 0)
+			appendStringInfoString(&r->keys, ", ");
+		appendStringInfoString(&r->keys, key);
 	}
 	lead_to(r, key);
 	MW_JSON_OK;
@@ -459,6 +459,7 @@ mw_openai_read(MwOpenaiReader *r, const char *body, int len)
 	memset(r, 0, sizeof(*r));
 	forget_usage(r);
 	r->at = ROOT;
+	initStringInfo(&r->keys);
 	if (mw_json_too_deep(body, len))
 		return "it is nested too deeply";
 

@@ -29,7 +29,7 @@ typedef struct MwProvider
 	const char *path;			/* appended to base_url: /chat/completions */
 
 	/*
-	 * NULL, with decode and decode_stored, for what is no model (presidio.c).
+	 * NULL, with decode, for what is no model (presidio.c).
 	 * Append the request body.  max_tokens_field is the server's option or
 	 * NULL.  Raises MW001 for a message that the vendor has no form for.
 	 */
@@ -48,11 +48,8 @@ typedef struct MwProvider
 	 */
 	void		(*outcome) (const char *body, int len, int http_status, MwOutcome *out);
 
-	/* Decode a usable body in the current context; raises MW405. */
+	/* Decode a body whose outcome was usable, but for its usage, in the current context; raises MW405. */
 	MwAnswer   *(*decode) (const char *body, int len);
-
-	/* The same for a body whose outcome was cacheable; its usage is of no interest. */
-	MwAnswer   *(*decode_stored) (const char *body, int len);
 } MwProvider;
 
 extern const MwProvider mw_provider_openai;

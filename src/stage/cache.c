@@ -249,7 +249,7 @@ look_up(MwCall *call)
 	stored = call->transport->cached(call);
 	if (!stored.found)
 		return false;
-	answer = call->provider->decode_stored(stored.body, stored.body_len);
+	answer = call->provider->decode(stored.body, stored.body_len);
 	if (!fits(call, answer))
 		return false;
 	memset(&answer->usage, 0, sizeof(answer->usage));

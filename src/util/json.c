@@ -111,23 +111,30 @@ mw_json_canonical(Jsonb *jb)
 bool
 mw_json_too_deep(const char *s, int len)
 {
+	const char *end = s + len;
 	int			depth = 0;
-	bool		in_string = false;
-	int			i;
 
-	for (i = 0; i < len; i++)
+	while (s < end)
 	{
-		char		c = s[i];
+		char		c = *s++;
 
-		if (in_string)
+		if (c == '"')
 		{
-			if (c == '\\')
-				i++;
-			else if (c == '"')
-				in_string = false;
+			const char *quote = s - 1;
+			const char *back;
+
+			/* to the quote that ends it, which no odd number of backslashes precedes */
+			do
+			{
+				s = quote + 1;
+				quote = memchr(s, '"', end - s);
+				if (quote == NULL)
+					return false;
+				for (back = quote; back > s && back[-1] == '\\'; back--)
+					;
+			} while ((quote - back) % 2 != 0);
+			s = quote + 1;
 		}
-		else if (c == '"')
-			in_string = true;
 		else if (c == '{' || c == '[')
 		{
 			if (++depth > MW_JSON_MAX_DEPTH)
