@@ -185,12 +185,13 @@ mw_run_claim(MwRun *run)
 	mw_claim_request(run->base);
 	run->fingerprint = mw_request_fingerprint(run->base, run->args);
 	stored = mw_result_stored(run->base, &run->fingerprint);
-	if (stored != NULL && (run->args->prompt != NULL || run->args->messages != NULL))
+	if (stored != NULL)
 	{
-		/* it is restored from what its caller says now, and from what the session issued */
+		/* it is restored from what its caller says now, and from what the session issued; a resume says nothing */
 		if (run->memory)
 			mw_pii_session_load(&run->map, run->tenant, run->session, false);
-		(void) redacted(run, read_input(run), true);
+		if (run->args->prompt != NULL || run->args->messages != NULL)
+			(void) redacted(run, read_input(run), true);
 	}
 	return stored;
 }

@@ -27,6 +27,7 @@
 #include "mw.h"
 
 #include "access/htup_details.h"
+#include "pgtime.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/timestamp.h"
@@ -49,6 +50,17 @@ mw_calendar_now(void)
 	return mw_fault_now(GetCurrentTimestamp());
 }
 
+/*
+ * A zone was known when a tenant was given it; another release of the zones may
+ * have no more of it than its name.  Its calls are refused then (MW001), and its
+ * sums, which views and a recovery read with those of all others, go by UTC.
+ */
+static Datum
+known_zone(const char *zone)
+{
+	return CStringGetTextDatum(pg_tzset(zone) != NULL ? zone : "UTC");
+}
+
 /* Local time less UTC, in microseconds */
 static int64
 offset_at(Datum zone, TimestampTz at)
@@ -69,7 +81,7 @@ first_midnight(Datum zone, TimestampTz midnight)
 void
 mw_windows_at(const char *zone, TimestampTz now, MwWhen *when)
 {
-	Datum		tz = CStringGetTextDatum(zone);
+	Datum		tz = known_zone(zone);
 
 	when->admitted_at = now;
 	when->start[MW_FOREVER] = 0;
@@ -86,7 +98,7 @@ TimestampTz
 mw_window_end(MwPeriod w, const char *zone, TimestampTz start)
 {
 	Interval	step = {0};
-	Datum		tz = CStringGetTextDatum(zone);
+	Datum		tz = known_zone(zone);
 	Datum		local;
 
 	switch (w)

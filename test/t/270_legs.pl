@@ -80,6 +80,23 @@ $app->query('ROLLBACK');
 is($app->word(ask('acme', 'outside', undef, %memory, messages => $results)), 'two', '... and again after a rollback');
 is(ledger_of('outside'), '1.1 llm:m ok, 2.1 llm:m ok, 2.2 llm:m ok', '... as another attempt of the same call');
 
+# ---------- a leg whose answer was lost on its way ----------
+
+# the result was committed and its caller died before it came: the repeat says nothing that values could be found in
+my $file = $node->basedir . '/pii.key';
+MwNode::write_keys($file, '1 ' . 'a' x 64);
+$node->safe_psql('postgres', "ALTER SYSTEM SET mw.pii_key_file = '$file'");
+$node->reload;
+$node->until("SELECT setting FROM pg_settings WHERE name = 'mw.pii_key_file'", $file) or die 'no reload';
+$app = MwClient->new($node, user => 'app');
+$up->reset({ m => [ @asks, { text => 'I wrote to <EMAIL_0>.' } ] });
+$app->value(invoke('acme', 'lost', 'Write to ana@example.com', agent => 'careful'));
+$app->value(q{SELECT status FROM mw_decide('acme', 'lost', '{"decisions": [{"type": "approve"}]}')});
+my $lost = q{SELECT mw_resume('acme', 'lost', request_id => 'lost.2')};
+my $first = $app->value($lost);
+like($first, qr/I wrote to ana\@example\.com\./, 'a leg that ends with a value of its session');
+is(MwClient->new($node, user => 'app')->value($lost), $first, '... is the same to the byte when it is asked for again');
+
 # ---------- calls within calls ----------
 
 $up->reset({ m => [ { status => 400 }, { status => 400 } ], other => [ @asks, { text => 'from the other' } ] });
