@@ -12,6 +12,7 @@
 #include "utils/hsearch.h"
 
 #include "agent/context.h"
+#include "agent/run.h"
 
 typedef struct CallKey
 {
@@ -132,4 +133,29 @@ mw_results_of(List *msgs, int at)
 	if (calls != NULL)
 		hash_destroy(calls);
 	return results;
+}
+
+void
+mw_pairs_close(MwRun *run, List *said, const char *why)
+{
+	MwPatch    *patch = mw_patch_new();
+	int			at = list_length(run->msgs) - 1;
+	MwMsg	   *answer;
+	MwMsg	  **results;
+	const char **before;
+
+	while (at >= 0 && !mw_msg_is(list_nth(run->msgs, at), "assistant"))
+		at--;
+	if (at < 0)
+		return;
+	answer = list_nth(run->msgs, at);
+	results = mw_results_of(list_concat(list_copy(run->msgs), said), at);
+	before = palloc0(sizeof(char *) * (answer->ncalls + 1));
+	for (int i = answer->ncalls - 1; i >= 0; i--)
+		before[i] = results[i] != NULL ? results[i]->id : before[i + 1];
+	for (int i = 0; i < answer->ncalls; i++)
+		if (results[i] == NULL)
+			mw_patch_put_before(patch, mw_msg_tool(run, &answer->calls[i], psprintf("Tool call %s with id %s was not run: %s.",
+																				   answer->calls[i].name, answer->calls[i].id, why), true), before[i]);
+	mw_thread_apply(run, patch->msgs);
 }

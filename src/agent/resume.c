@@ -19,6 +19,7 @@
 #include "utils/timestamp.h"
 
 #include "agent/approval.h"
+#include "agent/context.h"
 #include "agent/frame.h"
 #include "agent/run.h"
 #include "gateway/tell.h"
@@ -212,6 +213,7 @@ begin(MwRun *run, void *arg)
 	{
 		foreach(lc, gates)
 			((MwGate *) lfirst(lc))->outcome = "not_run";
+		mw_pairs_close(run, NIL, "nobody decided in time");
 		mw_run_end_with(run, "The run has ended: nobody decided in time.", "expiry");
 		return NULL;
 	}

@@ -18,10 +18,12 @@
 #include "utils/memutils.h"
 
 #include "agent/approval.h"
+#include "agent/context.h"
 #include "agent/frame.h"
 #include "agent/pii.h"
 #include "agent/run.h"
 #include "agent/structured.h"
+#include "policy/reviewers.h"
 #include "policy/session_lock.h"
 #include "stage/redact.h"
 #include "util/duration.h"
@@ -116,6 +118,7 @@ mw_run_make(const MwInvokeArgs *args, MwCallUse use)
 	mw_run_id_text(run->run_id_text, &run->run_id);
 	run->options = whole.options != NULL && JB_ROOT_COUNT(whole.options) > 0 ? whole.options : NULL;
 	run->role = GetUserId();
+	run->through = mw_outer_role();
 	run->place = palloc0(sizeof(MwPlace));
 	run->cache = MW_CACHE_OFF;
 	run->return_errors = strcmp(word_option(run->options, "on_error", "raise", "return"), "return") == 0;
@@ -373,6 +376,14 @@ add_state(MwRun *run)
 	mw_state_apply(run, given);
 }
 
+/* What something new is said to instead of a decision does not come back: its calls are answered, so that the thread waits for nobody */
+static void
+close_paused(MwRun *run, const MwSaved *saved, List *input)
+{
+	if (strcmp(saved->status, "interrupted") == 0)
+		mw_pairs_close(run, input, "a new message came first");
+}
+
 void
 mw_run_require_session(const MwRun *run)
 {
@@ -426,6 +437,7 @@ mw_run_peek(MwRun *run)
 		mw_pii_session_load(&run->map, run->tenant, run->session, false);
 	mw_state_begin(run, saved->state, NULL);
 	add_state(run);
+	close_paused(run, saved, input);
 	foreach(lc, redacted(run, input, true))
 		mw_patch_put(patch, lfirst(lc));
 	mw_thread_apply(run, patch->msgs);
@@ -457,6 +469,7 @@ mw_run_begin(MwRun *run)
 	{
 		if (strcmp(saved->status, "interrupted") == 0)
 			mw_approval_abandon(run, saved);
+		close_paused(run, saved, input);
 		*run->place = (MwPlace) {MW_NODE_BEFORE_AGENT, 0};
 	}
 	add_state(run);
