@@ -76,7 +76,7 @@ def decide():
         interrupt_id = form.getunicode("interrupt_id")
         decisions = form.getunicode("decisions")
         try:
-            session, tools = db.execute("SELECT min(session), coalesce(array_agg(tool ORDER BY place), '{}') FROM mw.interrupt"
+            session, tools = db.execute("SELECT min(session), coalesce(array_agg(tool ORDER BY place) FILTER (WHERE status = 'open'), '{}') FROM mw.interrupt"
                                         " WHERE tenant = %s AND interrupt_id = %s", (tenant, interrupt_id)).fetchone()
             if not decisions:
                 each = [decision(form, n, tool) for n, tool in enumerate(tools)]

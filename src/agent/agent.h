@@ -419,6 +419,7 @@ struct MwRun
 	List	   *offered;		/* ... what a model is offered by default */
 	Jsonb	   *options;		/* as the caller gave them; NULL */
 	Oid			role;			/* whose run it is */
+	Oid			through;		/* mw_outer_role() */
 	Jsonb	   *context;		/* options.context; NULL */
 	MwCallUse	use;			/* run, or explain */
 	bool		return_errors;	/* options.on_error = return */

@@ -120,7 +120,9 @@ mw_gate_new(MwRun *run, const char *middleware, bool batched, const MwToolCall *
 	gate->approvals = 1;
 	gate->on_expiry = "reject";
 	gate->expires_at = DT_NOEND;
+	gate->run_id = run->run_id;
 	gate->requested_by = run->role;
+	gate->requested_through = run->through;
 	gate->session = run->session;
 	return gate;
 }

@@ -19,6 +19,13 @@ typedef enum MwGateStatus
 #define MW_DECIDE_REJECT	0x4
 #define MW_DECIDE_RESPOND	0x8
 
+/* Who asked is known by its name, which a dump keeps, or by its oid in this cluster, which a renaming does: one is enough */
+typedef struct MwShown
+{
+	MwKey		by_name;
+	MwKey		by_oid;
+} MwShown;
+
 typedef struct MwGate
 {
 	const char *interrupt_id;
@@ -27,7 +34,7 @@ typedef struct MwGate
 	bool		batched;
 	MwToolCall	call;			/* placeholders */
 	MwKey		hash;			/* of the tool and the restored arguments */
-	MwKey		shown;			/* of all that whoever decides goes by */
+	MwShown		shown;			/* of all that whoever decides goes by */
 	const char *description;
 	List	   *allowed;		/* of char *, in the order of the configuration */
 	Jsonb	   *response_schema;	/* per call: what an answer must be; NULL */
@@ -43,7 +50,9 @@ typedef struct MwGate
 	Jsonb	   *decisions;		/* all of them, as stored */
 	TimestampTz expires_at;		/* DT_NOEND: never */
 	bool		expiry_told;	/* whoever listens knows that it is past */
+	pg_uuid_t	run_id;
 	Oid			requested_by;
+	Oid			requested_through;	/* who called a function of that role's; InvalidOid: nobody */
 	Oid			claimed_by;
 	TimestampTz claimed_until;	/* in the past: by nobody */
 	const char *session;

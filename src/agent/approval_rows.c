@@ -13,6 +13,7 @@
  */
 #include "mw.h"
 
+#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "commands/async.h"
 #include "common/hashfn.h"
@@ -25,6 +26,7 @@
 #include "gateway/tell.h"
 #include "policy/approval_chain.h"
 #include "policy/policy.h"
+#include "policy/reviewers.h"
 #include "util/faults.h"
 #include "util/hash.h"
 #include "util/json.h"
@@ -54,16 +56,20 @@ status_of(const char *name)
 /* ---------- as it was written ---------- */
 
 /* Keyed, of all that whoever decides goes by */
-static MwKey
+static MwShown
 shown_hash(const char *tenant, const MwGate *gate)
 {
+	MwShown		shown;
+	MwKey		rest;
 	MwHash		h;
 	ListCell   *lc;
+	uint64		cluster = GetSystemIdentifier();
 
 	mw_hash_start(&h, mw_database_key());
-	mw_hash_text(&h, "interrupt 1");
+	mw_hash_text(&h, "interrupt 2");
 	mw_hash_text(&h, tenant);
 	mw_hash_text(&h, gate->session);
+	mw_hash_part(&h, &gate->run_id, sizeof(gate->run_id));
 	mw_hash_text(&h, gate->interrupt_id);
 	mw_hash_part(&h, &gate->place, sizeof(gate->place));
 	mw_hash_text(&h, gate->middleware);
@@ -79,58 +85,146 @@ shown_hash(const char *tenant, const MwGate *gate)
 	mw_hash_part(&h, &gate->approvals, sizeof(gate->approvals));
 	mw_hash_part(&h, &gate->expires_at, sizeof(gate->expires_at));
 	mw_hash_text(&h, gate->on_expiry);
-	return mw_hash_end(&h);
+	rest = mw_hash_end(&h);
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "interrupt by name");
+	mw_hash_part(&h, &rest, sizeof(rest));
+	mw_hash_text(&h, GetUserNameFromId(gate->requested_by, true));
+	mw_hash_text(&h, OidIsValid(gate->requested_through) ? GetUserNameFromId(gate->requested_through, true) : NULL);
+	shown.by_name = mw_hash_end(&h);
+
+	mw_hash_start(&h, mw_database_key());
+	mw_hash_text(&h, "interrupt by oid");
+	mw_hash_part(&h, &rest, sizeof(rest));
+	mw_hash_part(&h, &cluster, sizeof(cluster));
+	mw_hash_part(&h, &gate->requested_by, sizeof(Oid));
+	mw_hash_part(&h, &gate->requested_through, sizeof(Oid));
+	shown.by_oid = mw_hash_end(&h);
+	return shown;
 }
 
-/* Keyed, of a decision and of what it was about */
+static bool
+is_shown(const char *tenant, const MwGate *gate)
+{
+	MwShown		is = shown_hash(tenant, gate);
+
+	return memcmp(&is.by_name, &gate->shown.by_name, sizeof(MwKey)) == 0 ||
+		memcmp(&is.by_oid, &gate->shown.by_oid, sizeof(MwKey)) == 0;
+}
+
+/* Keyed, of the n-th decision and of what it was about: none counts twice, or in another's place */
 static char *
-seal_of(const MwGate *gate, Jsonb *decision)
+seal_of(const MwGate *gate, int n, Jsonb *decision)
 {
 	MwHash		h;
 	MwKey		key;
 
 	mw_hash_start(&h, mw_database_key());
-	mw_hash_text(&h, "decision 1");
-	mw_hash_part(&h, &gate->shown, sizeof(MwKey));
+	mw_hash_text(&h, "decision 2");
+	mw_hash_part(&h, &gate->shown, sizeof(MwShown));
+	mw_hash_part(&h, &n, sizeof(n));
 	mw_hash_text(&h, mw_json_canonical(decision));
 	key = mw_hash_end(&h);
 	return mw_key_hex(&key);
 }
 
 static bool
-is_sealed(const MwGate *gate, Jsonb *entry)
+is_sealed(const MwGate *gate, int n, Jsonb *entry)
 {
 	char	   *seal = mw_json_get_text(entry, "seal");
 	Jsonb	   *rest = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(entry), CStringGetTextDatum("seal")));
 
-	return seal != NULL && strcmp(seal, seal_of(gate, rest)) == 0;
+	return seal != NULL && strcmp(seal, seal_of(gate, n, rest)) == 0;
+}
+
+/* What the log has of a gate that can still let something through */
+typedef struct Told
+{
+	int			decided;
+	int			ended;
+} Told;
+
+/* A Told for each gate, in order */
+static Told *
+told_of(const char *tenant, List *gates)
+{
+	static MwStmt stmt = {
+		"SELECT l.interrupt_id, l.place, l.event FROM mw.approval_log AS l"
+		" WHERE l.tenant OPERATOR(pg_catalog.=) $1 AND l.interrupt_id OPERATOR(pg_catalog.=) ANY ($2)"
+		" AND l.event OPERATOR(pg_catalog.=) ANY (ARRAY['decided', 'expired', 'done', 'abandoned'])",
+		2, {TEXTOID, TEXTARRAYOID}
+	};
+	Told	   *told = palloc0(sizeof(Told) * list_length(gates));
+	List	   *ids = NIL;
+	Datum		values[2];
+	uint64		n;
+	ListCell   *lc;
+
+	/* gates are in the order of their interrupts */
+	foreach(lc, gates)
+		if (ids == NIL || strcmp(llast(ids), ((MwGate *) lfirst(lc))->interrupt_id) != 0)
+			ids = lappend(ids, unconstify(char *, ((MwGate *) lfirst(lc))->interrupt_id));
+	values[0] = CStringGetTextDatum(tenant);
+	values[1] = mw_text_array(ids);
+	SPI_connect();
+	n = mw_spi_read(&stmt, MW_AS_OWNER, values, NULL, 0);
+	for (uint64 i = 0; i < n; i++)
+	{
+		HeapTuple	row = SPI_tuptable->vals[i];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		char	   *id = SPI_getvalue(row, desc, 1);
+		char	   *event = SPI_getvalue(row, desc, 3);
+		bool		isnull;
+		int			place = DatumGetInt32(SPI_getbinval(row, desc, 2, &isnull));
+
+		foreach(lc, gates)
+		{
+			MwGate	   *gate = lfirst(lc);
+			Told	   *t = &told[foreach_current_index(lc)];
+
+			if (gate->place != place || strcmp(gate->interrupt_id, id) != 0)
+				continue;
+			if (strcmp(event, "decided") == 0 || strcmp(event, "expired") == 0)
+				t->decided++;
+			else
+				t->ended++;
+			break;
+		}
+	}
+	SPI_finish();
+	return told;
 }
 
 void
 mw_gates_genuine(const char *tenant, List *gates)
 {
+	Told	   *told = gates != NIL ? told_of(tenant, gates) : NULL;
 	ListCell   *lc;
 
 	foreach(lc, gates)
 	{
 		MwGate	   *gate = lfirst(lc);
-		MwKey		shown = shown_hash(tenant, gate);
-		bool		genuine = memcmp(&shown, &gate->shown, sizeof(MwKey)) == 0;
+		Told	   *t = &told[foreach_current_index(lc)];
+		bool		genuine = is_shown(tenant, gate);
 		JsonbIterator *it = JsonbIteratorInit(&gate->decisions->root);
 		JsonbIteratorToken tok;
 		JsonbValue	item;
+		int			n = 0;
 
 		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
 			if (tok == WJB_ELEM)
-				genuine = genuine && item.type == jbvBinary && is_sealed(gate, JsonbValueToJsonb(&item));
+				genuine = genuine && item.type == jbvBinary && is_sealed(gate, n++, JsonbValueToJsonb(&item));
+		/* one that was put back to what it was before a decision, or before it ran, is whole in itself */
+		genuine = genuine && t->decided == n && t->ended == 0;
 		if (genuine && gate->status == MW_GATE_DECIDED)
 			genuine = gate->decision != NULL &&
-				(strcmp(mw_json_get_text(gate->decision, "type"), "approve") != 0 || JB_ROOT_COUNT(gate->decisions) >= gate->approvals);
+				(strcmp(mw_json_get_text(gate->decision, "type"), "approve") != 0 || n >= gate->approvals);
 		if (!genuine)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_NOT_APPROVED),
 					 errmsg("an interrupt is not as it was written"),
-					 errdetail("What was shown of call \"%s\", or a decision about it, was changed in mw.interrupt by other means than mw's.", gate->call.id),
+					 errdetail("What was shown of call \"%s\", or a decision about it, was changed in mw.interrupt or mw.approval_log by other means than mw's.", gate->call.id),
 					 errhint("A new prompt abandons what waits.")));
 	}
 }
@@ -143,6 +237,12 @@ mw_gate_add_decision(MwGate *gate, Jsonb *decision, const char *comment)
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	push_member(&st, "by", GetUserNameFromId(GetUserId(), false));
+	push_int(&st, "by_oid", GetUserId());
+	if (OidIsValid(mw_outer_role()))
+	{
+		push_member(&st, "through", GetUserNameFromId(mw_outer_role(), false));
+		push_int(&st, "through_oid", mw_outer_role());
+	}
 	push_member(&st, "at", timestamptz_to_str(GetCurrentTimestamp()));
 	push_key(&st, "decision");
 	mw_push_jsonb(&st, WJB_VALUE, decision);
@@ -154,7 +254,7 @@ mw_gate_add_decision(MwGate *gate, Jsonb *decision, const char *comment)
 
 	st = NULL;
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	push_member(&st, "seal", seal_of(gate, entry));
+	push_member(&st, "seal", seal_of(gate, JB_ROOT_COUNT(gate->decisions), entry));
 	entry = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(entry),
 											   JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)))));
 	st = NULL;
@@ -218,8 +318,12 @@ gate_of(HeapTuple row, TupleDesc desc)
 	d = SPI_getbinval(row, desc, 20, &isnull);
 	gate->claimed_until = isnull ? DT_NOBEGIN : DatumGetTimestampTz(d);
 	d = SPI_getbinval(row, desc, 21, &isnull);
-	gate->shown = key_of(DatumGetByteaPP(d));
+	if (VARSIZE_ANY_EXHDR(DatumGetByteaPP(d)) == sizeof(MwShown))
+		memcpy(&gate->shown, VARDATA_ANY(DatumGetByteaPP(d)), sizeof(MwShown));
 	gate->expiry_told = DatumGetBool(SPI_getbinval(row, desc, 22, &isnull));
+	d = SPI_getbinval(row, desc, 23, &isnull);
+	gate->requested_through = isnull ? InvalidOid : DatumGetObjectId(d);
+	gate->run_id = *DatumGetUUIDP(SPI_getbinval(row, desc, 24, &isnull));
 	if (gate->status == MW_GATE_DECIDED || gate->status == MW_GATE_EXPIRED)
 	{
 		JsonbValue *last = JB_ROOT_COUNT(gate->decisions) > 0 ?
@@ -240,7 +344,7 @@ mw_gates_read(const char *tenant, const char *session, const pg_uuid_t *run_id, 
 #define GATES \
 		"SELECT i.interrupt_id, i.place, i.middleware, i.mode, i.tool, i.tool_call_id, i.args, i.args_hash, i.description," \
 		" i.allowed_decisions, i.response_schema, i.approvals, i.requested_by::pg_catalog.oid, i.expires_at, i.on_expiry, i.status, i.decisions, i.session," \
-		" i.claimed_by::pg_catalog.oid, i.claimed_until, i.shown_hash, i.expiry_told" \
+		" i.claimed_by::pg_catalog.oid, i.claimed_until, i.shown_hash, i.expiry_told, i.requested_through::pg_catalog.oid, i.run_id" \
 		" FROM mw.interrupt AS i WHERE i.tenant OPERATOR(pg_catalog.=) $1 AND i.session OPERATOR(pg_catalog.=) $2" \
 		" AND i.run_id OPERATOR(pg_catalog.=) $3 AND i.status OPERATOR(pg_catalog.=) ANY (ARRAY['open', 'decided', 'expired'])" \
 		" AND i.outcome IS NULL" \
@@ -371,13 +475,13 @@ insert_gate(MwRun *run, MwGate *gate)
 {
 	static MwStmt stmt = {
 		"INSERT INTO mw.interrupt (tenant, session, interrupt_id, place, run_id, agent, middleware, mode, tool, tool_call_id, args, args_hash,"
-		" description, allowed_decisions, response_schema, approvals, requested_by, expires_at, on_expiry, shown_hash)"
-		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
-		20, {TEXTOID, TEXTOID, TEXTOID, INT4OID, UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, BYTEAOID,
-			TEXTOID, TEXTARRAYOID, JSONBOID, INT4OID, REGROLEOID, TIMESTAMPTZOID, TEXTOID, BYTEAOID}
+		" description, allowed_decisions, response_schema, approvals, requested_by, expires_at, on_expiry, shown_hash, requested_through)"
+		" VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)",
+		21, {TEXTOID, TEXTOID, TEXTOID, INT4OID, UUIDOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, TEXTOID, JSONBOID, BYTEAOID,
+			TEXTOID, TEXTARRAYOID, JSONBOID, INT4OID, REGROLEOID, TIMESTAMPTZOID, TEXTOID, BYTEAOID, REGROLEOID}
 	};
-	Datum		values[20];
-	char		nulls[20];
+	Datum		values[21];
+	char		nulls[21];
 
 	memset(nulls, ' ', sizeof(nulls));
 	values[0] = CStringGetTextDatum(run->tenant);
@@ -412,7 +516,11 @@ insert_gate(MwRun *run, MwGate *gate)
 		nulls[17] = 'n';
 	values[18] = CStringGetTextDatum(gate->on_expiry);
 	gate->shown = shown_hash(run->tenant, gate);
-	values[19] = PointerGetDatum(mw_key_bytea(&gate->shown));
+	values[19] = PointerGetDatum(cstring_to_text_with_len((char *) &gate->shown, sizeof(MwShown)));
+	if (OidIsValid(gate->requested_through))
+		values[20] = ObjectIdGetDatum(gate->requested_through);
+	else
+		nulls[20] = 'n';
 	SPI_connect();
 	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, nulls);
 	SPI_finish();

@@ -36,22 +36,21 @@
 
 /* ---------- who ---------- */
 
+/* tool: the one that the interrupt asks about, or the one that an edit puts in its place */
 static void
-require_right(const char *tenant, const MwGate *gate)
+require_right(const char *tenant, const MwGate *gate, const char *tool)
 {
-	MwReviewRight right = mw_review_right(tenant, gate->call.name);
+	MwReviewRight right = mw_review_right(tenant, tool);
 	const char *role = GetUserNameFromId(GetUserId(), false);
+	bool		anybodys = !right.named && gate->middleware != NULL;
 
-	if (!right.named && gate->middleware != NULL)
-	{
+	if (anybodys)
 		mw_require_may_act(tenant);
-		return;
-	}
-	if (!right.may)
+	else if (!right.may)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 				 errmsg("role \"%s\" may not decide this interrupt", role),
-				 errdetail("It asks about tool \"%s\" of tenant \"%s\".", gate->call.name, tenant),
+				 errdetail("It asks about tool \"%s\" of tenant \"%s\".", tool, tenant),
 				 errhint("SELECT mw_grant_reviewer(%s, %s);", quote_literal_cstr(tenant), quote_literal_cstr(quote_identifier(role)))));
 	if (gate->claimed_until > GetCurrentTimestamp() && !has_privs_of_role(GetUserId(), gate->claimed_by))
 		ereport(ERROR,
@@ -59,13 +58,23 @@ require_right(const char *tenant, const MwGate *gate)
 				 errmsg("another reviewer is at work on this interrupt"),
 				 errdetail("Role \"%s\" has claimed it until %s.", GetUserNameFromId(gate->claimed_by, true), timestamptz_to_str(gate->claimed_until)),
 				 errhint("Let that reviewer decide, or wait until then.")));
-	if (!right.own && mw_is_own(gate->requested_by))
+	if (!anybodys && !right.own && (mw_is_own(gate->requested_by) || mw_is_own(gate->requested_through)))
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 				 errmsg("role \"%s\" may not decide its own request", role),
-				 errdetail("It was made by role \"%s\".", GetUserNameFromId(gate->requested_by, true)),
+				 errdetail("It was made by role \"%s\".", GetUserNameFromId(mw_is_own(gate->requested_by) ? gate->requested_by : gate->requested_through, true)),
 				 errhint("Let another reviewer decide, or: SELECT mw_grant_reviewer(%s, %s, may_decide_own => true);",
 						 quote_literal_cstr(tenant), quote_literal_cstr(quote_identifier(role)))));
+}
+
+/* Another tool in its place, which has reviewers by its own name, is theirs to let through */
+static void
+require_right_of_edit(const char *tenant, const MwGate *gate, Jsonb *action)
+{
+	const char *tool = action != NULL ? mw_json_get_text(action, "name") : gate->call.name;
+
+	if (strcmp(tool, gate->call.name) != 0 && mw_review_right(tenant, tool).named)
+		require_right(tenant, gate, tool);
 }
 
 /* ---------- its texts ---------- */
@@ -163,6 +172,20 @@ redact_texts(const char *tenant, List *matches, const char *comment, const MwDec
 
 /* ---------- recording ---------- */
 
+/* The log has the whole story: the note, too */
+static Jsonb *
+with_comment(Jsonb *decision, const char *comment)
+{
+	JsonbParseState *st = NULL;
+
+	if (comment == NULL)
+		return decision;
+	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+	push_member(&st, "comment", comment);
+	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(decision),
+											  JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)))));
+}
+
 static void
 record(const char *tenant, MwGate *gate, Jsonb *decision, const char *comment)
 {
@@ -175,7 +198,7 @@ record(const char *tenant, MwGate *gate, Jsonb *decision, const char *comment)
 	}
 	mw_gate_add_decision(gate, decision, comment);
 	mw_gate_decided(tenant, gate);
-	mw_approval_log(tenant, gate, "decided", decision);
+	mw_approval_log(tenant, gate, "decided", with_comment(decision, comment));
 }
 
 void
@@ -213,9 +236,10 @@ mw_gates_decide(const char *tenant, List *gates, const MwAgent *agent, Jsonb *de
 	{
 		MwMatch    *m = lfirst(lc);
 
-		require_right(tenant, m->gate);
+		require_right(tenant, m->gate, m->gate->call.name);
 		mw_decision_check(m->gate, agent, m->decision);
 		m->decision = mw_decision_plain(m->decision);
+		require_right_of_edit(tenant, m->gate, mw_json_get_jsonb(m->decision, "edited_action"));
 	}
 	comment = redact_texts(tenant, matches, comment, texts);
 	foreach(lc, matches)

@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
 #include "agent/approval.h"
@@ -35,6 +36,9 @@ snake_case(Jsonb *decision)
 
 	if (!mw_json_is_object(decision) || mw_json_get(decision, "editedAction") == NULL)
 		return decision;
+	/* which of them was meant nobody can tell, nor which of them was looked at */
+	if (mw_json_get(decision, "edited_action") != NULL)
+		does_not_fit("Invalid decision: it has both edited_action and editedAction");
 	it = JsonbIteratorInit(&decision->root);
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
@@ -141,6 +145,17 @@ kind_of(JsonbValue *v)
 	}
 }
 
+/* By its name, which a dump keeps, or by its oid, which a renaming does */
+static bool
+is_own_of(Jsonb *entry, const char *name, const char *oid)
+{
+	char	   *by = mw_json_get_text(entry, name);
+	JsonbValue *v = mw_json_get(entry, oid);
+
+	return (by != NULL && mw_is_own(get_role_oid(by, true))) ||
+		(v != NULL && v->type == jbvNumeric && mw_is_own((Oid) DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(v->val.numeric)))));
+}
+
 /* So many roles have to approve: one person is one of them, behind whichever role it stands */
 static void
 check_not_again(const MwGate *gate)
@@ -151,11 +166,10 @@ check_not_again(const MwGate *gate)
 
 	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
 	{
-		char	   *by = tok == WJB_ELEM ? mw_json_get_text(JsonbValueToJsonb(&item), "by") : NULL;
-		Oid			role = by != NULL ? get_role_oid(by, true) : InvalidOid;
+		Jsonb	   *entry = tok == WJB_ELEM ? JsonbValueToJsonb(&item) : NULL;
 
-		if (OidIsValid(role) && mw_is_own(role))
-			does_not_fit("role \"%s\" has approved call \"%s\" already, and it needs %d roles", by, gate->call.id, gate->approvals);
+		if (entry != NULL && (is_own_of(entry, "by", "by_oid") || is_own_of(entry, "through", "through_oid")))
+			does_not_fit("role \"%s\" has approved call \"%s\" already, and it needs %d roles", mw_json_get_text(entry, "by"), gate->call.id, gate->approvals);
 	}
 }
 

@@ -36,6 +36,15 @@ claim_ms(Interval *timeout)
 	return ms;
 }
 
+static Oid
+oid_at(HeapTuple row, TupleDesc desc, int n)
+{
+	bool		isnull;
+	Datum		d = SPI_getbinval(row, desc, n, &isnull);
+
+	return isnull ? InvalidOid : DatumGetObjectId(d);
+}
+
 /* (tenant, interrupt_id, timeout) */
 PG_FUNCTION_INFO_V1(mw_claim_interrupt);
 
@@ -45,7 +54,7 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 	static MwStmt look = {
 		"SELECT i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid, i.status OPERATOR(pg_catalog.=) 'open'"
 		" AND coalesce(i.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), true), i.claimed_by::pg_catalog.oid,"
-		" coalesce(i.claimed_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), false)"
+		" coalesce(i.claimed_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), false), i.requested_through::pg_catalog.oid"
 		" FROM mw.interrupt AS i WHERE i.tenant OPERATOR(pg_catalog.=) $1 AND i.interrupt_id OPERATOR(pg_catalog.=) $2"
 		" ORDER BY i.place FOR UPDATE",
 		2, {TEXTOID, TEXTOID}
@@ -82,7 +91,7 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 			continue;
 		open = true;
 		if (!mw_may_decide(tenant, SPI_getvalue(row, desc, 1), DatumGetBool(SPI_getbinval(row, desc, 2, &isnull)),
-						   DatumGetObjectId(SPI_getbinval(row, desc, 3, &isnull))))
+						   DatumGetObjectId(SPI_getbinval(row, desc, 3, &isnull)), oid_at(row, desc, 7)))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 					 errmsg("role \"%s\" may not decide this interrupt", GetUserNameFromId(GetUserId(), false)),

@@ -176,9 +176,8 @@ facts(InboxPage *page, Row row)
 /* ---------- the list ---------- */
 
 static void
-list_item(InboxPage *page, Row row)
+list_item(InboxPage *page, Row row, int calls)
 {
-	int			calls = int_at(row, "calls");
 	char	   *id = text_at(row, "interrupt_id");
 	Jsonb	   *args = jsonb_at(row, "args");
 
@@ -215,47 +214,76 @@ find_before(const char *tenant, const char *before, Datum *values)
 	return true;
 }
 
+/* A stretch of what waits, a row a call: those of an interrupt, all of which were asked for at one moment, follow each other */
+static uint64
+read_calls(Datum *values, int interrupts, int rows)
+{
+	/*
+	 * One walk along the index of the inbox.  Nothing is looked up by row, which would go down the whole index each
+	 * time.  Arguments are read of what is shown alone: to read them may be a look that is put down.
+	 */
+	static MwStmt stmt = {
+		"SELECT" FACTS " i.claimed_by::text AS claimed_by, i.approved, i.requested_at, lag(i.interrupt_id) OVER calls IS DISTINCT FROM i.interrupt_id AS first,"
+		" CASE WHEN lag(i.interrupt_id) OVER calls IS DISTINCT FROM i.interrupt_id AND dense_rank() OVER interrupts <= $4 THEN i.args END AS args"
+		" FROM mw.inbox AS i WHERE i.tenant = $1 AND (i.requested_at, i.interrupt_id) < ($2, $3)"
+		" WINDOW calls AS (ORDER BY i.requested_at DESC, i.interrupt_id DESC, i.place), interrupts AS (ORDER BY i.requested_at DESC, i.interrupt_id DESC)"
+		" ORDER BY i.requested_at DESC, i.interrupt_id DESC, i.place",
+		4, {TEXTOID, TIMESTAMPTZOID, TEXTOID, INT4OID}
+	};
+
+	values[3] = Int32GetDatum(interrupts);
+	return mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, rows);
+}
+
 static void
 list(InboxPage *page, int size, const char *before)
 {
-	/* the first call of each interrupt that waits for the caller; those of one were asked for at one moment, which the index of the inbox goes by */
-	static MwStmt stmt = {
-		"SELECT" FACTS " i.args, i.claimed_by::text AS claimed_by, i.approved, i.requested_at,"
-		" (SELECT count(*)::integer FROM mw.inbox AS c WHERE c.tenant = i.tenant AND c.requested_at = i.requested_at AND c.interrupt_id = i.interrupt_id) AS calls"
-		" FROM mw.inbox AS i"
-		" WHERE i.tenant = $1 AND (i.requested_at, i.interrupt_id) < ($2, $3)"
-		/* no NOT EXISTS: joined to a small table it would be planned as a walk through all of it for each row */
-		" AND (SELECT count(*) FROM mw.inbox AS e WHERE e.tenant = i.tenant AND e.requested_at = i.requested_at AND e.interrupt_id = i.interrupt_id AND e.place < i.place) = 0"
-		" ORDER BY i.requested_at DESC, i.interrupt_id DESC",
-		3, {TEXTOID, TIMESTAMPTZOID, TEXTOID}
-	};
-	static MwStmt more = {
-		"SELECT 1 FROM mw.inbox AS i WHERE i.tenant = $1 AND (i.requested_at, i.interrupt_id) < ($2, $3)", 3, {TEXTOID, TIMESTAMPTZOID, TEXTOID}
-	};
-	Datum		values[3] = {CStringGetTextDatum(page->tenant)};
-	uint64		n = 0;
+	Datum		values[4] = {CStringGetTextDatum(page->tenant)};
+	bool		more = find_before(page->tenant, before, values);
+	bool		older = false;
+	int			shown = 0;
+	int			rows = size + 1;
 	char	   *last = NULL;
-	bool		older;
 	bool		isnull;
 
 	begin_page(page, "Waiting for approval");
-	if (find_before(page->tenant, before, values))
-		n = mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, size);
-	if (n == 0)
+	while (more && !older)
+	{
+		uint64		n = read_calls(values, size - shown, rows);
+		int			before_these = shown;
+		Row			first = {0};
+		int			calls = 0;
+
+		more = n == rows;
+		/* an interrupt is whole where another follows, or nothing */
+		for (uint64 i = 0; i < n + (more ? 0 : 1) && !older; i++)
+		{
+			if (i < n && !true_at(row_at(i), "first"))
+			{
+				calls++;
+				continue;
+			}
+			if (calls > 0)
+			{
+				if (shown++ == 0)
+					mw_html(&page->out, "<ol>\n");
+				list_item(page, first, calls);
+				last = text_at(first, "interrupt_id");
+				values[1] = datum_at(first, "requested_at", &isnull);
+				values[2] = CStringGetTextDatum(last);
+			}
+			older = shown == size && i < n;
+			if (i < n)
+				first = row_at(i);
+			calls = 1;
+		}
+		if (shown == before_these)
+			rows *= 2;			/* an interrupt of more calls than that */
+	}
+	if (shown == 0)
 		mw_html(&page->out, "<p class=\"card\">%s</p>\n", before == NULL ? "Nothing waits for you." : "Nothing older waits for you.");
 	else
-		mw_html(&page->out, "<ol>\n");
-	for (uint64 i = 0; i < n; i++)
-	{
-		list_item(page, row_at(i));
-		last = text_at(row_at(i), "interrupt_id");
-		values[1] = datum_at(row_at(i), "requested_at", &isnull);
-	}
-	if (n > 0)
 		mw_html(&page->out, "</ol>\n");
-	/* only looked for: what is read may be a look that is put down */
-	values[2] = CStringGetTextDatum(last != NULL ? last : "");
-	older = last != NULL && mw_spi_read(&more, MW_AS_CALLER, values, NULL, 1) > 0;
 	mw_html(&page->out, "<nav aria-label=\"Pages\">");
 	if (before != NULL && page->action != NULL)
 		mw_html(&page->out, "<a href=\"%s\">Newest</a> ", page->action);
@@ -269,10 +297,13 @@ list(InboxPage *page, int size, const char *before)
 
 /* ---------- one interrupt: its calls ---------- */
 
+/* What beside another type is called so changes nothing, and so is not shown as if it did */
 static Jsonb *
 edited_action(Jsonb *decision)
 {
-	return mw_json_is_object(decision) ?
+	char	   *type = decision != NULL && mw_json_is_object(decision) ? mw_json_get_text(decision, "type") : NULL;
+
+	return type != NULL && strcmp(type, "edit") == 0 ?
 		mw_json_get_jsonb(decision, mw_json_get(decision, "editedAction") != NULL ? "editedAction" : "edited_action") : NULL;
 }
 
@@ -280,7 +311,7 @@ edited_action(Jsonb *decision)
 static Jsonb *
 edited_args(Jsonb *decision)
 {
-	Jsonb	   *action = decision != NULL ? edited_action(decision) : NULL;
+	Jsonb	   *action = edited_action(decision);
 
 	return action != NULL && mw_json_is_object(action) ? mw_json_get_jsonb(action, "args") : NULL;
 }
@@ -289,7 +320,8 @@ edited_args(Jsonb *decision)
 static void
 other_tool(InboxPage *page, const char *tool, Jsonb *decision)
 {
-	char	   *name = decision != NULL ? mw_json_get_text(edited_action(decision), "name") : NULL;
+	Jsonb	   *action = edited_action(decision);
+	char	   *name = action != NULL && mw_json_is_object(action) ? mw_json_get_text(action, "name") : NULL;
 
 	if (name != NULL && strcmp(name, tool) != 0)
 		mw_html(&page->out, "<p class=\"alert\">Another tool runs in its place: <strong>%s</strong></p>\n", name);
@@ -458,6 +490,12 @@ choice(InboxPage *page, int n, bool alone, const char *type, Jsonb *args)
 	}
 }
 
+static bool
+is_open(Row row)
+{
+	return strcmp(text_at(row, "status"), "open") == 0;
+}
+
 static void
 begin_form(InboxPage *page, const char *interrupt_id)
 {
@@ -501,10 +539,12 @@ confirm(InboxPage *page, const char *interrupt_id, Jsonb *decisions)
 	mw_html(&page->out, "\n</form></section>\n");
 }
 
+/* waiting: of the n calls, those that are still open */
 static void
-decide(InboxPage *page, const char *interrupt_id, uint64 n)
+decide(InboxPage *page, const char *interrupt_id, uint64 n, int waiting)
 {
-	bool		alone = n == 1;
+	bool		alone = waiting == 1;
+	int			place = 0;		/* among those */
 
 	mw_html(&page->out, "<section class=\"card\"><h2>Your decision</h2>\n");
 	begin_form(page, interrupt_id);
@@ -515,11 +555,14 @@ decide(InboxPage *page, const char *interrupt_id, uint64 n)
 		List	   *allowed = mw_text_list(datum_at(row, "allowed_decisions", &isnull));
 		ListCell   *lc;
 
-		if (!alone)
+		if (!is_open(row))
+			continue;
+		if (n > 1)
 			mw_html(&page->out, "<h3>%d of %d: %s</h3>", (int) i + 1, (int) n, text_at(row, "tool"));
 		mw_html(&page->out, "<div class=\"choices\">\n");
 		foreach(lc, allowed)
-			choice(page, (int) i, alone, lfirst(lc), jsonb_at(row, "args"));
+			choice(page, place, alone, lfirst(lc), jsonb_at(row, "args"));
+		place++;
 		mw_html(&page->out, "</div>\n");
 	}
 	note(page);
@@ -530,12 +573,12 @@ decide(InboxPage *page, const char *interrupt_id, uint64 n)
 
 /* Without a form: what to type */
 static void
-decide_in_sql(InboxPage *page, const char *session, const char *interrupt_id, uint64 n)
+decide_in_sql(InboxPage *page, const char *session, const char *interrupt_id, int n)
 {
 	StringInfoData list_of;
 
 	initStringInfo(&list_of);
-	for (uint64 i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 		appendStringInfo(&list_of, "%s{\"type\": \"approve\"}", i > 0 ? ", " : "");
 	mw_html(&page->out, "<section class=\"card\"><h2>To decide</h2>\n<pre>SELECT * FROM mw_decide(%s, %s, &#39;{\"decisions\": [%s]}&#39;, interrupt_id =&gt; &#39;%s&#39;);</pre>\n"
 			"<p class=\"note\">approve, reject, respond and edit, as far as they are allowed: <code>\\df+ mw_decide</code></p></section>\n",
@@ -610,7 +653,9 @@ one(InboxPage *page, const char *interrupt_id, Jsonb *decisions)
 	uint64		n = mw_spi_read(&stmt, MW_AS_CALLER, values, NULL, 0);
 	SPITupleTable *calls = SPI_tuptable;
 	JsonbValue *preview = decisions != NULL ? mw_json_get(decisions, "decisions") : NULL;
-	bool		mine = n > 0;
+	int			waiting = 0;	/* of them, and which of those the next is */
+	int			place = 0;
+	bool		mine = true;	/* they can be decided all at once, or not at all */
 
 	begin_page(page, n == 1 ? psprintf("May %s run?", text_at(row_at(0), "tool")) : n > 1 ? psprintf("May these %d calls run?", (int) n) : "No such interrupt");
 	if (n == 0)
@@ -621,7 +666,11 @@ one(InboxPage *page, const char *interrupt_id, Jsonb *decisions)
 		Jsonb	   *decision = NULL;
 		char	   *besides = said_besides(row);
 
-		mine &= true_at(row, "mine");
+		if (is_open(row))
+		{
+			waiting++;
+			mine &= true_at(row, "mine");
+		}
 		mw_html(&page->out, "<section class=\"card\"><h2>");
 		if (n > 1)
 			mw_html(&page->out, "%d of %d: ", (int) i + 1, (int) n);
@@ -630,7 +679,7 @@ one(InboxPage *page, const char *interrupt_id, Jsonb *decisions)
 			mw_html(&page->out, "<pre class=\"say scroll\">%s</pre>\n", besides);
 		if (preview != NULL && preview->type == jbvBinary && JsonContainerIsArray(preview->val.binary.data))
 		{
-			JsonbValue *v = getIthJsonbValueFromContainer(preview->val.binary.data, i);
+			JsonbValue *v = is_open(row) ? getIthJsonbValueFromContainer(preview->val.binary.data, place++) : NULL;
 
 			decision = v != NULL && v->type == jbvBinary ? JsonbValueToJsonb(v) : NULL;
 		}
@@ -644,14 +693,14 @@ one(InboxPage *page, const char *interrupt_id, Jsonb *decisions)
 			facts(page, row);
 		mw_html(&page->out, "</section>\n");
 	}
-	if (mine && preview != NULL && page->action != NULL)
-		confirm(page, interrupt_id, decisions);
-	else if (mine && page->action != NULL)
-		decide(page, interrupt_id, n);
-	else if (n > 0 && !mine && strcmp(state_of(row_at(0)), "open") == 0)
+	if (waiting > 0 && !mine)
 		mw_html(&page->out, "<p class=\"card\">It waits for somebody else&#39;s decision.</p>\n");
-	else if (mine)
-		decide_in_sql(page, text_at(row_at(0), "session"), interrupt_id, n);
+	else if (waiting > 0 && preview != NULL && page->action != NULL)
+		confirm(page, interrupt_id, decisions);
+	else if (waiting > 0 && page->action != NULL)
+		decide(page, interrupt_id, n, waiting);
+	else if (waiting > 0)
+		decide_in_sql(page, text_at(row_at(0), "session"), interrupt_id, waiting);
 	if (n > 0)
 		conversation(page, text_at((Row) {calls->vals[0], calls->tupdesc}, "session"));
 	if (page->action != NULL)

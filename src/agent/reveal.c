@@ -15,6 +15,7 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -28,35 +29,66 @@
 #include "util/json.h"
 #include "util/spi.h"
 
-/* (tenant, session, tool, requested_by, interrupt_id, place, what): the arguments of both functions */
+/* What is looked at: a row that waits for the caller */
 typedef struct Look
 {
 	char	   *tenant;
 	char	   *session;
-	char	   *tool;
 	Oid			requested_by;
 	char	   *interrupt_id;
 	int			place;
+	Jsonb	   *args;
+	char	   *description;
 } Look;
 
-static Look
-look_of(FunctionCallInfo fcinfo)
-{
-	Look		l;
-
-	l.tenant = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	l.session = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	l.tool = text_to_cstring(PG_GETARG_TEXT_PP(2));
-	l.requested_by = PG_GETARG_OID(3);
-	l.interrupt_id = text_to_cstring(PG_GETARG_TEXT_PP(4));
-	l.place = PG_GETARG_INT32(5);
-	return l;
-}
-
+/*
+ * Of (tenant, session, tool, requested_by, interrupt_id, place, what), the
+ * arguments of both functions, which anybody can call with anything.  So only
+ * the row's key counts, what is revealed is what stands in the row, and the row
+ * is one that the caller may decide.  False: there is nothing to reveal.
+ */
 static bool
-may_see_values(const Look *l)
+look_at(FunctionCallInfo fcinfo, Look *l)
 {
-	return mw_review_right(l->tenant, l->tool).reveal && !XactReadOnly && !RecoveryInProgress() && !IsInParallelMode();
+	static MwStmt stmt = {
+		"SELECT i.session, i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid, i.requested_through::pg_catalog.oid, i.args, i.description"
+		" FROM mw.interrupt AS i WHERE i.tenant OPERATOR(pg_catalog.=) $1 AND i.interrupt_id OPERATOR(pg_catalog.=) $2 AND i.place OPERATOR(pg_catalog.=) $3"
+		" AND i.status OPERATOR(pg_catalog.=) 'open' AND (i.expires_at IS NULL OR i.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())",
+		3, {TEXTOID, TEXTOID, INT4OID}
+	};
+	MemoryContext cxt = CurrentMemoryContext;
+	Datum		values[3] = {PG_GETARG_DATUM(0), PG_GETARG_DATUM(4), PG_GETARG_DATUM(5)};
+	bool		found = false;
+
+	l->tenant = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	if (!mw_review_right(l->tenant, text_to_cstring(PG_GETARG_TEXT_PP(2))).reveal || XactReadOnly || RecoveryInProgress() || IsInParallelMode())
+		return false;
+	l->interrupt_id = text_to_cstring(PG_GETARG_TEXT_PP(4));
+	l->place = PG_GETARG_INT32(5);
+	SPI_connect();
+	if (mw_spi_read(&stmt, MW_AS_OWNER, values, NULL, 1) > 0)
+	{
+		HeapTuple	row = SPI_tuptable->vals[0];
+		TupleDesc	desc = SPI_tuptable->tupdesc;
+		MemoryContext old = MemoryContextSwitchTo(cxt);
+		char	   *tool = SPI_getvalue(row, desc, 2);
+		bool		agents_own;
+		Oid			through;
+		bool		isnull;
+		Datum		d;
+
+		l->session = SPI_getvalue(row, desc, 1);
+		agents_own = DatumGetBool(SPI_getbinval(row, desc, 3, &isnull));
+		l->requested_by = DatumGetObjectId(SPI_getbinval(row, desc, 4, &isnull));
+		d = SPI_getbinval(row, desc, 5, &isnull);
+		through = isnull ? InvalidOid : DatumGetObjectId(d);
+		l->args = DatumGetJsonbPCopy(SPI_getbinval(row, desc, 6, &isnull));
+		l->description = SPI_getvalue(row, desc, 7);
+		found = mw_review_right(l->tenant, tool).reveal && mw_may_decide(l->tenant, tool, agents_own, l->requested_by, through);
+		MemoryContextSwitchTo(old);
+	}
+	SPI_finish();
+	return found;
 }
 
 /* What the session's placeholders stand for; false where there is nothing */
@@ -111,15 +143,15 @@ PG_FUNCTION_INFO_V1(mw_inbox_args);
 Datum
 mw_inbox_args(PG_FUNCTION_ARGS)
 {
-	Look		l = look_of(fcinfo);
 	Jsonb	   *args = PG_GETARG_JSONB_P(6);
 	MwPiiMap	map;
+	Look		l;
 	Jsonb	   *shown;
 
-	if (!may_see_values(&l) || strchr(mw_json_canonical(args), '<') == NULL || !open_values(&l, &map))
+	if (strchr(mw_json_canonical(args), '<') == NULL || !look_at(fcinfo, &l) || !open_values(&l, &map))
 		PG_RETURN_JSONB_P(args);
-	shown = mw_json_map_strings(args, true, restore_leaf, &map);
-	if (strcmp(mw_json_canonical(shown), mw_json_canonical(args)) == 0 || !logged(&l))
+	shown = mw_json_map_strings(l.args, true, restore_leaf, &map);
+	if (strcmp(mw_json_canonical(shown), mw_json_canonical(l.args)) == 0 || !logged(&l))
 		PG_RETURN_JSONB_P(args);
 	PG_RETURN_JSONB_P(shown);
 }
@@ -129,17 +161,16 @@ PG_FUNCTION_INFO_V1(mw_inbox_text);
 Datum
 mw_inbox_text(PG_FUNCTION_ARGS)
 {
-	Look		l = look_of(fcinfo);
 	text	   *given = PG_GETARG_TEXT_PP(6);
-	char	   *s = text_to_cstring(given);
 	MwPiiMap	map;
+	Look		l;
 	char	   *shown;
 	int			len;
 
-	if (!may_see_values(&l) || strchr(s, '<') == NULL || !open_values(&l, &map))
+	if (memchr(VARDATA_ANY(given), '<', VARSIZE_ANY_EXHDR(given)) == NULL || !look_at(fcinfo, &l) || !open_values(&l, &map))
 		PG_RETURN_TEXT_P(given);
-	shown = mw_restore_text(&map, s, strlen(s), &len, NULL);
-	if (shown == s || !logged(&l))
+	shown = mw_restore_text(&map, l.description, strlen(l.description), &len, NULL);
+	if (shown == l.description || !logged(&l))
 		PG_RETURN_TEXT_P(given);
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(shown, len));
 }

@@ -12,6 +12,7 @@
 
 #include "access/xact.h"
 #include "commands/dbcommands.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "commands/defrem.h"
@@ -22,12 +23,14 @@
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
 #include "gateway/shm.h"
+#include "gateway/tell.h"
 
 #define START_TIMEOUT_MS	10000	/* a worker that has not come by then never will */
 #define LEAVE_TIMEOUT_MS	10000
 
 static ProcessUtility_hook_type next_ProcessUtility;
 static bool sweep_wanted;
+static bool listens;			/* this transaction has said LISTEN to a channel of ours */
 
 static MwGate *
 find_gate(Oid db)
@@ -253,6 +256,20 @@ drops_us(Node *stmt)
 	return false;
 }
 
+/*
+ * LISTEN to a tenant's channel: whoever does it wants to be told of expiries, and
+ * after a restart of the server nothing else may start a gateway for a long time.
+ * Nobody listens across a restart, so none is told in vain before that.
+ */
+static bool
+listens_to_us(Node *stmt)
+{
+	const char *channel = IsA(stmt, ListenStmt) ? castNode(ListenStmt, stmt)->conditionname : NULL;
+
+	return mw_shared != NULL && channel != NULL && strncmp(channel, MW_CHANNEL_PREFIX, strlen(MW_CHANNEL_PREFIX)) == 0 &&
+		strlen(channel) == strlen(MW_CHANNEL_PREFIX) + 2 * sizeof(MwKey) && OidIsValid(get_extension_oid("mw", true));
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -272,9 +289,10 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	/* what counters knew is void with the sums they came from; where this is rolled back they are fetched again */
 	if (mw_shared != NULL && drops_us(pstmt->utilityStmt))
 		mw_counters_forget(MyDatabaseId);
+	listens |= listens_to_us(pstmt->utilityStmt);
 }
 
-/* ---------- sweeping after a purge or a drop ---------- */
+/* ---------- when a transaction ends ---------- */
 
 static void
 at_commit(XactEvent event, void *arg)
@@ -282,9 +300,12 @@ at_commit(XactEvent event, void *arg)
 	bool		wanted = sweep_wanted;
 	MwGate	   *g;
 
+	if (event == XACT_EVENT_PRE_COMMIT && listens)
+		mw_gateway_wish();
 	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
 		return;
 	sweep_wanted = false;
+	listens = false;
 	if (event != XACT_EVENT_COMMIT || !wanted)
 		return;
 

@@ -11,7 +11,8 @@
  * once: what it has told is marked on the row, in the transaction of the NOTIFY.
  * Callers write these rows too, so only rows that nobody has a lock on are
  * marked; the others are looked at again.  A gateway is started, if need be, when
- * an interrupt with an expiry commits, and stays while one is to be told.
+ * an interrupt with an expiry commits and when somebody listens to a channel of
+ * ours (launch.c), and stays while one is to be told.
  */
 #include "mw.h"
 
@@ -25,6 +26,7 @@
 #include "gateway/shm.h"
 #include "gateway/tell.h"
 
+#define LOOK_FIRST_MS	100		/* from a gateway's start: who started it listens by then */
 #define LOOK_MS			1000	/* how long nobody relies on being woken */
 #define LOOK_LOCKED_MS	1000	/* an expired row that somebody had a lock on */
 #define LOOK_AT_LEAST_MS	60000	/* the wall clock may be set */
@@ -124,6 +126,12 @@ long
 mw_expiry_ms(void)
 {
 	return pending ? mw_ms_until(look_at) : -1;
+}
+
+void
+mw_expiry_begin(void)
+{
+	look_at = mw_after_ms(LOOK_FIRST_MS);
 }
 
 void

@@ -18,6 +18,8 @@ extern void mw_tell_wait_begin(uint32 session);
 extern bool mw_tell_wait(uint32 session, int64 ms);
 extern void mw_tell_wait_end(void);
 
+#define MW_CHANNEL_PREFIX "mw_"	/* before the hexadecimal digits of a MwKey */
+
 /* What is sent on a tenant's channel: kind interrupt, decision or expiry */
 extern char *mw_interrupt_payload(const char *kind, const char *interrupt_id);
 /* The name of that channel (policy/channel.c sets it) */
@@ -27,6 +29,7 @@ extern char *(*mw_channel_name) (const char *tenant);
 
 extern bool mw_expiry_pending(void);	/* it stays for that */
 extern long mw_expiry_ms(void);	/* until the next one is to be told, -1: there is none */
+extern void mw_expiry_begin(void);	/* a gateway has come, perhaps for somebody whose LISTEN is about to commit */
 extern void mw_expiry_look(void);	/* look again now */
 extern bool mw_expiry_tell(void);	/* in a transaction of its own */
 extern void mw_expiry_failed(void);

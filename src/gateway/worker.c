@@ -235,6 +235,7 @@ mw_gateway_main(Datum arg)
 	AddWaitEventToSet(waits, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	AddWaitEventToSet(waits, WL_SOCKET_READABLE, mw_http_fd(), NULL, NULL);
 	last_work = mw_now();
+	mw_expiry_begin();
 
 	for (;;)
 	{

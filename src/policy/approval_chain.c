@@ -145,14 +145,18 @@ check_chains(MwBrokenChain broken, void *arg)
 	MemoryContextDelete(rows);
 }
 
+/*
+ * What each interrupt has been through, and what the log says of it.  Both are
+ * read once, whatever is in them.
+ */
 static void
 check_counts(MwBrokenChain broken, void *arg)
 {
 	static MwStmt stmt = {
-		"SELECT i.tenant, i.session, 1 + pg_catalog.jsonb_array_length(i.decisions) || ' of interrupt ' || i.interrupt_id, l.n::text"
-		" FROM mw.interrupt AS i CROSS JOIN LATERAL (SELECT pg_catalog.count(*) AS n FROM mw.approval_log AS l"
-		" WHERE (l.tenant, l.session, l.interrupt_id, l.place) = (i.tenant, i.session, i.interrupt_id, i.place)"
-		" AND l.event IN ('asked', 'decided', 'expired')) AS l WHERE l.n <> 1 + pg_catalog.jsonb_array_length(i.decisions)",
+		"SELECT i.tenant, i.session, x.expected || ' of interrupt ' || i.interrupt_id, coalesce(l.n, 0)::text FROM mw.interrupt AS i"
+		" CROSS JOIN LATERAL (SELECT 1 + pg_catalog.jsonb_array_length(i.decisions) + (i.outcome IS NOT NULL)::integer + (i.status = 'abandoned')::integer AS expected) AS x"
+		" LEFT JOIN (SELECT tenant, session, interrupt_id, place, pg_catalog.count(*) AS n FROM mw.approval_log WHERE event <> 'revealed' GROUP BY 1, 2, 3, 4) AS l"
+		" USING (tenant, session, interrupt_id, place) WHERE coalesce(l.n, 0) <> x.expected",
 		0, {0}
 	};
 	uint64		n = mw_spi_read(&stmt, MW_AS_OWNER, NULL, NULL, 0);

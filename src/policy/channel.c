@@ -26,7 +26,7 @@ mw_channel_of(const char *tenant)
 	mw_hash_text(&h, "channel");
 	mw_hash_text(&h, tenant);
 	key = mw_hash_end(&h);
-	return psprintf("mw_%s", mw_key_hex(&key));
+	return psprintf(MW_CHANNEL_PREFIX "%s", mw_key_hex(&key));
 }
 
 void

@@ -31,11 +31,56 @@ same_person(Oid role, Oid other)
 	return role == other || is_member_of_role_nosuper(role, other) || is_member_of_role_nosuper(other, role);
 }
 
-/* Who calls a function that another role owns (SECURITY DEFINER) is still who calls */
-bool
-mw_is_own(Oid requested_by)
+/*
+ * Who calls a function that another role owns (SECURITY DEFINER) is still who
+ * calls, and who was logged in as a role that has the other's rights is still
+ * that person after SET ROLE.  The login of a pool has rights of none of its
+ * roles by itself (NOINHERIT), so each of them is a person of its own.
+ */
+static bool
+stands_behind(Oid role)
 {
-	return same_person(GetUserId(), requested_by) || same_person(GetOuterUserId(), requested_by);
+	Oid			login = GetSessionUserId();
+
+	return same_person(GetUserId(), role) || same_person(GetOuterUserId(), role) ||
+		(!superuser_arg(login) && has_privs_of_role(login, role));
+}
+
+bool
+mw_is_own(Oid role)
+{
+	/* an inbox asks for each of its rows, and mostly about the same role; to look through memberships costs more than all else of it */
+	static struct
+	{
+		Oid			role,
+					user,
+					outer,
+					login;
+		uint64		generation;
+		bool		own;
+	}			last;
+
+	if (!OidIsValid(role))
+		return false;
+	mw_watch_start();
+	if (last.role != role || last.user != GetUserId() || last.outer != GetOuterUserId() || last.login != GetSessionUserId() ||
+		last.generation != mw_watch_rights())
+	{
+		last.generation = mw_watch_rights();
+		last.role = InvalidOid;
+		last.own = stands_behind(role);
+		last.user = GetUserId();
+		last.outer = GetOuterUserId();
+		last.login = GetSessionUserId();
+		last.role = role;
+	}
+	return last.own;
+}
+
+Oid
+mw_outer_role(void)
+{
+	return GetOuterUserId() != GetUserId() ? GetOuterUserId() : InvalidOid;
 }
 
 /* ---------- the rows of a tenant, kept ---------- */
@@ -211,13 +256,13 @@ mw_may_review(const char *tenant, const char *tool)
 }
 
 bool
-mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid requested_by)
+mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid requested_by, Oid through)
 {
 	MwReviewRight right = mw_review_right(tenant, tool);
 
 	if (!right.named && agents_own)
 		return mw_may_act(tenant);
-	return right.may && (right.own || !mw_is_own(requested_by));
+	return right.may && (right.own || (!mw_is_own(requested_by) && !mw_is_own(through)));
 }
 
 /* ---------- SQL ---------- */
@@ -231,13 +276,14 @@ mw_may_review_sql(PG_FUNCTION_ARGS)
 	PG_RETURN_BOOL(mw_may_review(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1))));
 }
 
-/* (tenant, tool, agents_own, requested_by): ... and this one?  For mw.inbox. */
+/* (tenant, tool, agents_own, requested_by, through): ... and this one?  For mw.inbox. */
 PG_FUNCTION_INFO_V1(mw_may_decide_sql);
 
 Datum
 mw_may_decide_sql(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(mw_may_decide(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1)), PG_GETARG_BOOL(2), PG_GETARG_OID(3)));
+	PG_RETURN_BOOL(mw_may_decide(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1)), PG_GETARG_BOOL(2), PG_GETARG_OID(3),
+								 PG_GETARG_OID(4)));
 }
 
 /* (tenant, grantee, tools, may_decide_own, reveal) */

@@ -17,9 +17,11 @@ typedef struct MwReviewRight
 
 extern MwReviewRight mw_review_right(const char *tenant, const char *tool);
 extern bool mw_may_review(const char *tenant, const char *tool);
-/* Whether this gate waits for the current role; agents_own: of an agent, not of the tool's row */
-extern bool mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid requested_by);
-/* Whether the current role, or whoever called for it, is the one that asked, by membership too */
-extern bool mw_is_own(Oid requested_by);
+/* Whether this gate waits for the current role; agents_own: of an agent, not of the tool's row; through: as mw_outer_role() said when it was asked for */
+extern bool mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid requested_by, Oid through);
+/* Whether the current role, or whoever stands behind it, is that one, by membership too; InvalidOid is nobody */
+extern bool mw_is_own(Oid role);
+/* Who calls a function that the current role owns (SECURITY DEFINER); InvalidOid where nobody else does */
+extern Oid mw_outer_role(void);
 
 #endif

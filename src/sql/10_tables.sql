@@ -266,6 +266,7 @@ CREATE TABLE mw.interrupt (
 	response_schema jsonb,
 	approvals integer NOT NULL DEFAULT 1,	-- so many roles have to approve
 	requested_by regrole NOT NULL,
+	requested_through regrole,		-- who called a function of that role's (SECURITY DEFINER)
 	requested_at timestamptz NOT NULL DEFAULT now(),
 	expires_at timestamptz,
 	on_expiry text NOT NULL DEFAULT 'reject',	-- or end
@@ -279,7 +280,8 @@ CREATE TABLE mw.interrupt (
 );
 COMMENT ON TABLE mw.interrupt IS 'tool calls that wait, or waited, for a decision';
 CREATE INDEX interrupt_run ON mw.interrupt (tenant, session, run_id) WHERE outcome IS NULL;
-CREATE INDEX interrupt_open ON mw.interrupt (tenant, requested_at, interrupt_id) WHERE status = 'open';	-- pages of the inbox
+CREATE INDEX interrupt_open ON mw.interrupt (tenant, requested_at, interrupt_id, place DESC) WHERE status = 'open';	-- pages of the inbox, read backwards
+CREATE INDEX interrupt_newest ON mw.interrupt (requested_at) WHERE status = 'open';	-- the newest ones of all tenants that a reviewer has, by hand
 CREATE INDEX interrupt_due ON mw.interrupt (expires_at) WHERE status = 'open' AND NOT expiry_told AND expires_at IS NOT NULL;
 SELECT pg_catalog.pg_extension_config_dump('mw.interrupt', '');
 
@@ -308,6 +310,7 @@ CREATE TABLE mw.approval_log (
 	chain bytea NOT NULL,			-- keyed hash of this row and the chain of the one before it
 	PRIMARY KEY (tenant, session, seq)
 );
+CREATE INDEX approval_log_interrupt ON mw.approval_log (tenant, interrupt_id, place);	-- whether it and the interrupt say the same
 COMMENT ON TABLE mw.approval_log IS 'who was asked, who decided what, and what came of it';
 SELECT pg_catalog.pg_extension_config_dump('mw.approval_log', '');
 

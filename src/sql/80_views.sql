@@ -184,7 +184,7 @@ COMMENT ON VIEW mw.guard_stats IS 'a row a guard that matched in a text of a ten
 
 -- what changes within a statement is not in it: the view stays one with the query around it, so that a page follows the index
 CREATE VIEW mw.inbox WITH (security_invoker = true) AS
-SELECT i.tenant, i.session, i.interrupt_id, i.place, i.run_id, i.agent, i.tool, i.tool_call_id,
+SELECT i.tenant, i.session, i.interrupt_id, i.place, i.run_id, i.agent, i.tool, mw.visible(i.tool_call_id) AS tool_call_id,
 	mw.inbox_args(i.tenant, i.session, i.tool, i.requested_by::pg_catalog.oid, i.interrupt_id, i.place, i.args) AS args,
 	mw.visible(mw.inbox_text(i.tenant, i.session, i.tool, i.requested_by::pg_catalog.oid, i.interrupt_id, i.place, i.description)) AS description,
 	i.allowed_decisions, i.response_schema, i.approvals, pg_catalog.jsonb_array_length(i.decisions) AS approved,
@@ -197,7 +197,7 @@ WHERE i.status OPERATOR(pg_catalog.=) 'open'
 	-- of several who have to approve, those who have not yet
 	AND (i.approvals OPERATOR(pg_catalog.=) 1
 		OR NOT i.decisions OPERATOR(pg_catalog.@>) pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('by', CURRENT_USER)))
-	AND mw.may_decide(i.tenant, i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid);
+	AND mw.may_decide(i.tenant, i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid, coalesce(i.requested_through::pg_catalog.oid, 0));
 COMMENT ON VIEW mw.inbox IS 'tool calls that wait for the current role''s decision; placeholders stand for personal data unless the grant says reveal, and what was revealed is logged; approved: how many of the approvals that are needed are there';
 
 CREATE VIEW mw.message WITH (security_invoker) AS

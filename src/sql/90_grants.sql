@@ -43,13 +43,14 @@ DO $$
 DECLARE
 	c record;
 BEGIN
-	-- all columns of these tables but numbers, booleans and times: a caller's text may be in any of them
+	-- all columns of these tables but numbers, booleans and times: a caller's text may be in any of them but those that hold words of ours
 	FOR c IN
 		SELECT a.attrelid::regclass AS rel, a.attname
 		FROM pg_catalog.pg_attribute AS a
 		JOIN pg_catalog.pg_class AS r ON r.oid = a.attrelid
 		WHERE r.relnamespace = 'mw'::regnamespace AND r.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
 			AND a.atttypid IN ('text'::regtype, 'jsonb'::regtype, 'bytea'::regtype, 'uuid'::regtype)
+			AND (a.attrelid, a.attname) <> ('mw.interrupt'::regclass, 'status')
 	LOOP
 		EXECUTE pg_catalog.format('ALTER TABLE %s ALTER COLUMN %I SET STATISTICS 0', c.rel, c.attname);
 	END LOOP;

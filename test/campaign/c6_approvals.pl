@@ -1,5 +1,5 @@
-# C6: many clients ask for approvals, decide, resume, wait, expire, abandon, roll back and cancel at once, and once a round a backend
-# is killed in a resume.  What ran was approved, ran once, and the log says what became of each call: V7, after every round; and
+# C6: many clients ask for approvals, claim, decide, resume, wait, expire, abandon, roll back and cancel at once, for five minutes or
+# half an hour, while agents are altered and pages looked at; and once a round a backend is killed in a resume.  What ran was approved, ran once, and the log says what became of each call: V7, after every round; and
 # what was approved in the end has run, unless its row says what stood in the way.
 use strict;
 use warnings;
@@ -11,9 +11,9 @@ use MwCampaign;
 use MwCheck;
 use MwClient;
 
-my $c = MwCampaign->new('approvals under 32 clients', rounds => [ 2, 30 ], every => 1, tenants => 2);
-my $seconds = $c->size(8, 15);
-my $runs = $c->size(250, 400);    # at most so many in a round
+my $c = MwCampaign->new('approvals under 32 clients', seconds => [ 300, 1800 ], every => 1, tenants => 2);
+my $seconds = 15;
+my $runs = 400;    # at most so many in a round
 my @points = qw(args idem_claim http_send http_wait tool_before tool_after approval_write return);
 
 $c->agents;
@@ -32,6 +32,7 @@ DECLARE
 	i record;
 	d jsonb;
 BEGIN
+	IF kind = 'look' THEN RETURN CASE WHEN mw_inbox_html('t' || substr(current_user, 2, 1)) LIKE '<!DOCTYPE html>%' THEN kind ELSE 'no page' END; END IF;
 	SELECT w.tenant, w.session, w.interrupt_id INTO i FROM mw.inbox AS w ORDER BY random() LIMIT 1;
 	IF NOT FOUND THEN RETURN 'nothing waits'; END IF;
 	SELECT jsonb_agg(CASE kind WHEN 'edit' THEN jsonb_build_object('type', 'edit', 'edited_action',
@@ -39,6 +40,7 @@ BEGIN
 		WHEN 'respond' THEN '{"type": "respond", "message": "no need"}' ELSE jsonb_build_object('type', kind) END ORDER BY w.place)
 	INTO d FROM mw.inbox AS w WHERE w.tenant = i.tenant AND w.interrupt_id = i.interrupt_id;
 	IF d IS NULL THEN RETURN 'too late'; END IF;
+	IF random() < 0.1 THEN PERFORM mw_claim_interrupt(i.tenant, i.interrupt_id, '50 milliseconds'); END IF;
 	PERFORM mw_decide(i.tenant, i.session, jsonb_build_object('decisions', d), i.interrupt_id);
 	RETURN kind;
 END $$;
@@ -60,7 +62,8 @@ my %may = (
 	# a resume that repeats a leg's request_id may have come before the prompt that is that leg
 	ask => qr/^(interrupted|completed|MW501|57014)$/,
 	resume => qr/^(interrupted|completed|MW603|MW502|MW501|57014)$/,
-	decide => qr/^(approve|reject|edit|respond|nothing waits|too late|MW602|MW603|57014)$/,
+	decide => qr/^(approve|reject|edit|respond|look|nothing waits|too late|MW602|MW603|MW604|57014)$/,
+	alter => qr/^no row$|^$|^40001$|^57014$/,
 	cancel => qr/^[tf]$|^no row$/,
 	look => qr/^0$/,
 	transaction => qr/^no row$/,
@@ -107,11 +110,12 @@ $c->rounds(sub {
 		if (!defined $role)
 		{
 			return $job->(look => q{SELECT count(*) FROM mw_check() WHERE finding LIKE '%approvals%'}) if rand() < 0.1;
+			return $job->(alter => "SELECT mw_alter_agent('" . $c->pick(qw(batch each two late ends)) . "', '{\"max_turns\": " . (10 + int rand 20) . '}\')') if rand() < 0.05;
 			return $job->(cancel => q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity
 				WHERE usename ~ '^[rv][0-9]' AND state = 'active' AND query !~ 'pg_cancel' ORDER BY random() LIMIT 1}) if rand() < 0.4;
 			return $job->(cancel => 'SELECT pg_sleep(0.05) IS NULL');
 		}
-		return $job->(decide => "SELECT campaign.decide('" . $c->pick(qw(approve approve approve approve edit reject respond)) . "')") if $role =~ /^v/;
+		return $job->(decide => "SELECT campaign.decide('" . $c->pick(qw(approve approve approve approve edit reject respond look)) . "')") if $role =~ /^v/;
 
 		# now and then one that has ended
 		my @mine = grep { $_->{role} eq $role && (!$_->{over} || rand() < 0.02) } @open;

@@ -60,6 +60,8 @@ UNION ALL
 SELECT 'keeps statistics of a column that can hold a caller''s text', t.name || '.' || a.attname
 FROM mw_tenant_table AS t JOIN pg_attribute AS a ON a.attrelid = t.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE a.atttypid IN ('text'::regtype, 'jsonb'::regtype, 'bytea'::regtype, 'uuid'::regtype) AND a.attstattarget IS DISTINCT FROM 0
+	-- words of ours
+	AND (a.attrelid, a.attname) <> ('mw.interrupt'::regclass, 'status')
 
 UNION ALL
 -- pg_upgrade refuses a cluster with columns whose OIDs change; roles keep theirs.

@@ -1,7 +1,7 @@
 -- Risk: a call runs that nobody approved, or not as it was approved; a wrong decision is stored; somebody decides who may not;
 -- a decision, an expiry or a pause gets lost.
 BEGIN;
-SELECT plan(96);
+SELECT plan(106);
 
 CREATE SERVER pgtap_hitl FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 CREATE ROLE pgtap_asker;
@@ -305,6 +305,33 @@ SELECT is(mw_invoke('pgtap-hitl', 'q2', 'something else', agent => 'batched') ->
 RESET ROLE;
 SELECT is(pg_temp.sent() || '; ' || pg_temp.rows('q2'),
 	'; c1 abandoned 0', 'abandons it');
+CREATE FUNCTION pg_temp.thread(s text) RETURNS text LANGUAGE sql AS $$
+	SELECT string_agg(concat_ws(' ', m ->> 'role', m ->> 'tool_call_id', m ->> 'status', m ->> 'content'), '; ') FROM mw_messages('pgtap-hitl', s) AS m $$;
+SELECT is(pg_temp.thread('q2'), 'user go; assistant ; tool c1 error Tool call send with id c1 was not run: a new message came first.; user something else; assistant else',
+	'and answers its call, in the thread as before the model');
+SELECT is((SELECT string_agg(m ->> 'content', '; ') FROM (SELECT body -> 'messages' AS all_of_them FROM mw_fake_requests('pgtap_hitl') WITH ORDINALITY AS r ORDER BY ordinality DESC LIMIT 1) AS r, jsonb_array_elements(all_of_them) AS m),
+	'go; Tool call send with id c1 was not run: a new message came first.; something else', 'which reads the same');
+SET ROLE pgtap_asker;
+SELECT pg_temp.script('send:first', 'look:at', 'send:second');
+SELECT pg_temp.run('each', 'q3');
+SELECT mw_decide('pgtap-hitl', 'q3', '{"c3": {"type": "approve"}}');
+SELECT mw_fake('pgtap_hitl', '{"m": [{"text": "else"}]}');
+SELECT isnt((SELECT string_agg(detail::text, ' ') FROM mw_explain('pgtap-hitl', 'q3', 'what now', agent => 'each')), NULL, 'it can be explained');
+SELECT is(mw_invoke('pgtap-hitl', 'q3', 'what now', agent => 'each') #>> '{messages,0,content}', 'else', 'a new prompt while one call waits, one has run, and one is approved');
+SELECT is(pg_temp.thread('q3'), 'user go; assistant ; tool c1 error Tool call send with id c1 was not run: a new message came first.; tool c2 success saw at; '
+	'tool c3 error Tool call send with id c3 was not run: a new message came first.; user what now; assistant else', 'answers those that have not run, each in its place');
+SELECT pg_temp.script('send:mine');
+SELECT pg_temp.run('batched', 'q4');
+SELECT mw_fake('pgtap_hitl', '{"m": [{"text": "else"}]}');
+SELECT mw_invoke('pgtap-hitl', 'q4', NULL, messages => '[{"role": "tool", "tool_call_id": "c1", "content": "done by hand"}, {"role": "user", "content": "go on"}]', agent => 'batched') \g /dev/null
+SELECT is(pg_temp.thread('q4'), 'user go; assistant ; tool c1 success done by hand; user go on; assistant else', 'but none that what is said answers');
+SELECT pg_temp.script('send:late');
+SELECT pg_temp.run('late_end', 'q5');
+SELECT pg_sleep(0.01);
+SELECT is(pg_temp.resume('q5'), 'completed The run has ended: nobody decided in time.', 'a run that ends by expiry');
+SELECT is(pg_temp.thread('q5'), 'user go; assistant ; tool c1 error Tool call send with id c1 was not run: nobody decided in time.; assistant The run has ended: nobody decided in time.', 'leaves no call open either');
+RESET ROLE;
+SELECT is(pg_temp.sent(), '', 'nothing of that has run');
 
 -- ---------- the log holds together ----------
 
@@ -325,7 +352,8 @@ END $$;
 SELECT is(pg_temp.after($$UPDATE mw.approval_log SET role = 'pgtap_second' WHERE session = 'r1' AND event = 'decided'$$),
 	'r1 row 2 as it was written another', 'another name');
 SELECT matches(pg_temp.after($$DELETE FROM mw.approval_log WHERE session = 'b1' AND seq = 2$$), 'b1 row 2 row 3', 'a row taken out');
-SELECT matches(pg_temp.after($$DELETE FROM mw.approval_log WHERE session = 'r1' AND seq >= 2$$), '^r1 2 of interrupt [0-9a-f]{32} 1$', 'the end taken off');
+SELECT matches(pg_temp.after($$DELETE FROM mw.approval_log WHERE session = 'r1' AND seq >= 2$$), '^r1 3 of interrupt [0-9a-f]{32} 1$', 'the end taken off');
+SELECT matches(pg_temp.after($$DELETE FROM mw.approval_log WHERE session = 'q2' AND event = 'abandoned'$$), '^q2 2 of interrupt [0-9a-f]{32} 1$', 'that it was abandoned taken off');
 
 SELECT * FROM finish();
 ROLLBACK;

@@ -242,6 +242,33 @@ for my $db ('postgres', 'copy')
 	is(whole(), '0', "$db: and the log holds together");
 }
 
+# what expires while the server is down, or when nobody has called a model since: whoever listens is told
+for my $db ('postgres', 'copy')
+{
+	$_->close for $admin, $app, $reader;
+	$admin = MwClient->new($node, dbname => $db);
+	$app = MwClient->new($node, user => 'app', dbname => $db);
+	$admin->query(q{SELECT mw_create_agent('later', '{"tools": ["mail"], "middleware": [{"type": "human_in_the_loop", "expires_in": 8, "interrupt_on": {"mail": true}}]}', 'acme')});
+	pause("down_$db", 'mail ana\@example.com', agent => 'later');
+}
+$_->close for $admin, $app;
+$node->restart;
+for my $db ('postgres', 'copy')
+{
+	$admin = MwClient->new($node, dbname => $db);
+	is($admin->value("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'mw gateway' AND datname = current_database()"), '0', "$db: after a restart nothing has started a gateway");
+	$listener = MwClient->new($node, user => 'reader', dbname => $db);
+	$listener->query('BEGIN');
+	$listener->query('LISTEN ' . $listener->value("SELECT mw_channel('acme')"));
+	$listener->query('COMMIT');
+	ok($node->until("SELECT expiry_told FROM mw.interrupt WHERE session = 'down_$db'", 't', dbname => $db), "$db: whoever listens does");
+	is(told(), 'expiry', '... and is told of what has expired meanwhile');
+	$_->close for $admin, $listener;
+}
+$admin = MwClient->new($node, dbname => 'copy');
+$app = MwClient->new($node, user => 'app', dbname => 'copy');
+$reader = MwClient->new($node, user => 'reader', dbname => 'copy');
+
 # ---------- one pause after another ----------
 
 # a session of five approvals, each resumed by another backend, one of them after a restart (H10)

@@ -19,7 +19,8 @@ MwCampaign - the frame of a reliability campaign (test/campaign/*.pl)
 new() starts a mock provider and a server with the tenants t1 … tN, each with a role r1 … rN of
 its own that may set fault points, and a model llm:m whose answer is the prompt (mode echo).
 
-A campaign is a number of rounds, few in its smoke form, many in its full one (MW_CAMPAIGN=full).
+A campaign is a number of rounds, few in its smoke form, many in its full one (MW_CAMPAIGN=full), or as many as there is
+time for.
 Each round has random numbers of its own, drawn from the campaign's seed and its number, so that
 round 117 is the same whether 116 rounds ran before it or none: a seed that was printed replays
 (MW_SEED), and a full form that was interrupted goes on where it was.  At every checkpoint, and at
@@ -49,7 +50,7 @@ use MwUpstream;
 
 my $json = JSON::PP->new->canonical->pretty;
 
-# new(TITLE, rounds => [SMOKE, FULL], every => rounds between checkpoints, tenants => 3, conf => "lines",
+# new(TITLE, rounds => [SMOKE, FULL] or seconds => [SMOKE, FULL], every => rounds between checkpoints, tenants => 3, conf => "lines",
 #     upstream => [arguments of the mock], server => {options of the model server}, env => {of the server's processes},
 #     init => [of the node], alone => 1 for one that needs neither server nor provider,
 #     seed => of a smoke form that is the same each time)
@@ -60,22 +61,23 @@ sub new
 	my $full = ($ENV{MW_CAMPAIGN} // 'smoke') eq 'full';
 	my $dir = $ENV{MW_CAMPAIGN_DIR} // '.';
 	my $self = bless {
-		id => $id, title => $title, full => $full, total => $o{rounds}[ $full ? 1 : 0 ], every => $o{every},
+		id => $id, title => $title, full => $full, total => $o{rounds} && $o{rounds}[ $full ? 1 : 0 ], every => $o{every},
+		for => $o{seconds} && $o{seconds}[ $full ? 1 : 0 ],
 		file => "$dir/$id-" . ($full ? 'full' : 'smoke') . '.json',
 		kills => 0, faults => 0, shown => time, tenants => $o{tenants} // 3, serial => 0,
 	}, $class;
 	$self->{state} = $self->_old_state // { seed => $ENV{MW_SEED} // ($full ? undef : $o{seed}) // 1 + int(rand 1_000_000), done => 0, counts => {}, times => {}, seconds => 0 };
 	$self->{seed} = $self->{state}{seed};
 	$| = 1;
-	if ($self->{state}{done} >= $self->{total})
+	if ($self->_enough($self->{state}{done}))
 	{
 		# a series that was interrupted in a later campaign
 		ok(!$self->{state}{faults}, "$id: has run already, see its figures (MW_FRESH=1 runs it again)");
 		done_testing();
 		exit 0;
 	}
-	diag(sprintf "%s: %s; %s form, %d rounds%s, seed %d (MW_SEED=%d replays it)", $id, $title, $full ? 'full' : 'smoke',
-		$self->{total}, $self->{state}{done} ? " of which $self->{state}{done} have run" : '', $self->{seed}, $self->{seed});
+	diag(sprintf "%s: %s; %s form, %d %s%s, seed %d (MW_SEED=%d replays it)", $id, $title, $full ? 'full' : 'smoke',
+		$self->{total} // $self->{for}, $self->{total} ? 'rounds' : 'seconds', $self->{state}{done} ? " of which $self->{state}{done} have run" : '', $self->{seed}, $self->{seed});
 	$self->{from} = time;
 	srand($self->{seed});
 	return $self if $o{alone};
@@ -313,7 +315,7 @@ sub rounds
 {
 	my ($self, $code) = @_;
 	my $every = $self->{every} // max(1, int($self->{total} / ($self->{full} ? 20 : 2)));
-	for my $round ($self->{state}{done} + 1 .. $self->{total})
+	for (my $round = $self->{state}{done} + 1; !$self->_enough($round - 1); $round++)
 	{
 		$self->{round} = $round;
 		$self->{serial} = 0;
@@ -323,7 +325,7 @@ sub rounds
 			$self->fault("a round died: $@");
 			last;
 		}
-		if ($round % $every == 0 || $round == $self->{total})
+		if ($round % $every == 0 || $self->_enough($round))
 		{
 			$self->invariants("after round $round");
 			$self->{state}{done} = $round;
@@ -334,12 +336,22 @@ sub rounds
 	return;
 }
 
+# Whether so many rounds, or so much time, are all of it
+sub _enough
+{
+	my ($self, $done) = @_;
+	return $done >= $self->{total} if $self->{total};
+	return $self->{state}{seconds} + ($self->{from} ? time - $self->{from} : 0) >= $self->{for};
+}
+
+sub _of { my ($self) = @_; return $self->{total} // "$self->{for} s"; }
+
 sub progress
 {
 	my ($self) = @_;
 	return if time - $self->{shown} < 10;
 	$self->{shown} = time;
-	diag(sprintf '%s: round %d of %d, %d s, %d faults; %s', $self->{id}, $self->{round} // 0, $self->{total}, time - $self->{from}, $self->{faults}, $self->figures);
+	diag(sprintf '%s: round %d of %s, %d s, %d faults; %s', $self->{id}, $self->{round} // 0, $self->_of, time - $self->{from}, $self->{faults}, $self->figures);
 	return;
 }
 
@@ -614,7 +626,7 @@ sub _save
 	$self->{from} = time;
 	$s->{faults} += $self->{faults} - ($self->{saved_faults} // 0);
 	$self->{saved_faults} = $self->{faults};
-	$s->{row} = sprintf '| %s | %s | %d of %d | %d | %s | %d | %d |', $self->{id}, $self->{title}, $s->{done}, $self->{total}, $s->{seed},
+	$s->{row} = sprintf '| %s | %s | %d of %s | %d | %s | %d | %d |', $self->{id}, $self->{title}, $s->{done}, $self->{total} || !$self->_enough($s->{done}) ? $self->_of : $s->{done}, $s->{seed},
 	  $self->figures, $s->{faults}, $s->{seconds};
 	open my $f, '>', "$self->{file}.new" or croak "$self->{file}: $!";
 	print $f $json->encode($s);
