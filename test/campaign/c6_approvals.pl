@@ -12,8 +12,8 @@ use MwCheck;
 use MwClient;
 
 my $c = MwCampaign->new('approvals under 32 clients', seconds => [ 300, 1800 ], every => 1, tenants => 2);
-my $seconds = 15;
-my $runs = 400;    # at most so many in a round
+my $seconds = 15;    # at most, in a round ...
+my $runs = 400;      # ... of so many runs
 my @points = qw(args idem_claim http_send http_wait tool_before tool_after approval_write return);
 
 $c->agents;
@@ -40,7 +40,7 @@ BEGIN
 		WHEN 'respond' THEN '{"type": "respond", "message": "no need"}' ELSE jsonb_build_object('type', kind) END ORDER BY w.place)
 	INTO d FROM mw.inbox AS w WHERE w.tenant = i.tenant AND w.interrupt_id = i.interrupt_id;
 	IF d IS NULL THEN RETURN 'too late'; END IF;
-	IF random() < 0.1 THEN PERFORM mw_claim_interrupt(i.tenant, i.interrupt_id, '50 milliseconds'); END IF;
+	IF kind = 'claim' THEN PERFORM mw_claim_interrupt(i.tenant, i.interrupt_id, '50 milliseconds'); RETURN kind; END IF;
 	PERFORM mw_decide(i.tenant, i.session, jsonb_build_object('decisions', d), i.interrupt_id);
 	RETURN kind;
 END $$;
@@ -62,7 +62,7 @@ my %may = (
 	# a resume that repeats a leg's request_id may have come before the prompt that is that leg
 	ask => qr/^(interrupted|completed|MW501|57014)$/,
 	resume => qr/^(interrupted|completed|MW603|MW502|MW501|57014)$/,
-	decide => qr/^(approve|reject|edit|respond|look|nothing waits|too late|MW602|MW603|MW604|57014)$/,
+	decide => qr/^(approve|reject|edit|respond|look|claim|nothing waits|too late|MW602|MW603|MW604|57014)$/,
 	alter => qr/^no row$|^$|^40001$|^57014$/,
 	cancel => qr/^[tf]$|^no row$/,
 	look => qr/^0$/,
@@ -82,7 +82,9 @@ $c->rounds(sub {
 	$c->script(\@rules);
 
 	my $until = time + $seconds;
-	my $kill_at = time + $seconds * (0.3 + rand 0.5);
+	my $kill_at = time + $seconds * (0.05 + rand 0.3);
+	# then nobody has anything to do: the next round is more of a trial
+	my $all_over = sub { return !@ids && !grep { !$_->{over} } @open; };
 	my $job = sub {
 		my ($kind, $sql, $run) = @_;
 		return [ $sql, sub {
@@ -105,7 +107,7 @@ $c->rounds(sub {
 	$c->drive(\@clients, sub {
 		my ($i) = @_;
 		return shift @{ $next[$i] } if $next[$i] && @{ $next[$i] };
-		return if time > $until;
+		return if time > $until || $all_over->();
 		my $role = $roles[$i];
 		if (!defined $role)
 		{
@@ -115,7 +117,7 @@ $c->rounds(sub {
 				WHERE usename ~ '^[rv][0-9]' AND state = 'active' AND query !~ 'pg_cancel' ORDER BY random() LIMIT 1}) if rand() < 0.4;
 			return $job->(cancel => 'SELECT pg_sleep(0.05) IS NULL');
 		}
-		return $job->(decide => "SELECT campaign.decide('" . $c->pick(qw(approve approve approve approve edit reject respond look)) . "')") if $role =~ /^v/;
+		return $job->(decide => "SELECT campaign.decide('" . $c->pick(qw(approve approve approve approve edit reject respond look claim)) . "')") if $role =~ /^v/;
 
 		# now and then one that has ended
 		my @mine = grep { $_->{role} eq $role && (!$_->{over} || rand() < 0.02) } @open;
