@@ -151,11 +151,17 @@ extern void mw_gates_decide(const char *tenant, List *gates, const MwAgent *agen
 /* What is past its time counts as decided */
 extern void mw_gates_expire(const char *tenant, List *gates);
 
+/* ---------- approval_seal.c ---------- */
+
+extern MwShown mw_gate_shown(const char *tenant, const MwGate *gate);	/* keyed, of all that whoever decides goes by */
+/* Keyed, of the n-th decision and of what it was about: none counts twice, or in another's place */
+extern char *mw_gate_seal(const MwGate *gate, int n, Jsonb *decision);
+/* MW605 where what was shown, or a decision, is not as it was written */
+extern void mw_gates_genuine(const char *tenant, List *gates);
+
 /* ---------- approval_rows.c ---------- */
 
 extern List *mw_gates_read(const char *tenant, const char *session, const pg_uuid_t *run_id, bool lock);	/* open and decided ones */
-/* MW605 where what was shown, or a decision, is not as it was written */
-extern void mw_gates_genuine(const char *tenant, List *gates);
 /* A decision as it is stored, added to those of the gate */
 extern void mw_gate_add_decision(MwGate *gate, Jsonb *decision, const char *comment);
 extern void mw_gates_write(MwRun *run);	/* at the end of a leg: new ones, and what became of the others */

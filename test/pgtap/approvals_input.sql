@@ -1,7 +1,7 @@
 -- Risk: what is typed for a decision is taken for another one, stored in part, or breaks something; what a model wrote misleads
 -- whoever looks at it, on the page or in psql.
 BEGIN;
-SELECT plan(65);
+SELECT plan(73);
 
 CREATE SERVER pgtap_input FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-input', '{"cache": false, "retry": {"max_attempts": 1}, "guardrail": false, "redact": false}');
@@ -84,5 +84,21 @@ SELECT is(left(pg_temp.says('large', jsonb_build_object('decisions', jsonb_build
 	jsonb_build_object('name', 'send', 'args', jsonb_build_object('what', repeat('x', 1000000))))))::text), 7), 'decided', 'an edit of 1 MB');
 SELECT mw_resume('pgtap-input', 'large') \g /dev/null
 SELECT is((SELECT max(length(what)) FROM input.sent), 1000000, 'is what runs');
+
+-- ---------- notes and edits that are meant to break something ----------
+
+SELECT pg_temp.pause('batched', 'note', 'x') \g /dev/null
+SELECT lives_ok($$SELECT mw_decide('pgtap-input', 'note', '{"decisions": [{"type": "reject", "message": ""}]}', comment => repeat('<img src=x>' || U&'\202E\0007' || chr(27) || '[2J', 60000))$$, 'a note of 1 MB with markup, another direction and control characters');
+SELECT is((SELECT length(detail ->> 'comment') FROM mw.approval_log WHERE tenant = 'pgtap-input' AND session = 'note' AND event = 'decided'), 60000 * 17, 'is in the log as it is');
+SELECT ok(page !~ U&'<img|[\0001-\0008\000b-\001f\202a-\202e]', 'and harmless on the page')
+FROM (SELECT mw_inbox_html('pgtap-input', interrupt_id => (SELECT interrupt_id FROM mw.interrupt WHERE tenant = 'pgtap-input' AND session = 'note')) AS page) AS p;
+SELECT pg_temp.pause('batched', 'deep', 'x') \g /dev/null
+SELECT matches(pg_temp.says('deep', format('{"decisions": [{"type": "edit", "edited_action": {"name": "send", "args": {"what": %s}}}]}', repeat('[', 3000) || repeat(']', 3000))), '^decided', 'an edit of 3,000 arrays in each other');
+SELECT is(mw_resume('pgtap-input', 'deep') ->> 'status', 'completed', 'is no text, as the model is told');
+SELECT pg_temp.pause('batched', 'many', VARIADIC array_agg('m' || n)) FROM generate_series(1, 1000) AS n \g /dev/null
+SELECT is(length(regexp_replace(pg_temp.says('many', (SELECT jsonb_build_object('decisions', jsonb_agg(CASE WHEN n % 2 = 0 THEN '{"type": "approve"}' ELSE '{"type": "reject"}' END::jsonb ORDER BY n))::text FROM generate_series(1, 1000) AS n)), '[^,]', '', 'g')), 999, '1,000 decisions for 1,000 calls');
+SELECT is((SELECT count(*)::int FROM input.sent WHERE what ~ '^m'), 0, 'run nothing by themselves');
+SELECT mw_resume('pgtap-input', 'many') \g /dev/null
+SELECT is((SELECT string_agg(what, ',' ORDER BY length(what), what) FROM input.sent WHERE what ~ '^m'), (SELECT string_agg('m' || n, ',' ORDER BY length('m' || n), 'm' || n) FROM generate_series(2, 1000, 2) AS n), 'and let through those that they approve, once each');
 SELECT * FROM finish();
 ROLLBACK;
