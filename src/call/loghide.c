@@ -8,8 +8,10 @@
  * for mw's own errors, for everything that happens while a call runs (a lock
  * wait that is logged, a terminate), and for whatever else the same message
  * from the client brings about, such as the division by zero next to the call
- * or the deferred constraint after it.  The postmaster, which tells what a
- * process that crashed was running, has the same hook.
+ * or the deferred constraint after it.  A deadlock is reported with what the
+ * others were running, by a process that may never have called.  The
+ * postmaster, which tells what a process that crashed was running, has the same
+ * hook.
  *
  * What the log still holds is what the server was told to log as such:
  * log_statement and log_min_duration_statement print statements in the entry's
@@ -64,6 +66,12 @@ hide(ErrorData *edata)
 	{
 		edata->hide_stmt = true;
 		edata->hide_ctx = true;
+	}
+	/* of a deadlock: what each of the processes was running; the client's detail, which has the locks, is logged instead */
+	if (edata->detail_log != NULL && names_mw(edata->detail_log))
+	{
+		pfree(edata->detail_log);
+		edata->detail_log = NULL;
 	}
 	if (!IsUnderPostmaster && edata->detail != NULL && names_mw(edata->detail))
 	{

@@ -60,7 +60,6 @@
 #define RESOLVE_THREADS_MAX	((CURLMoption) (CURLOPTTYPE_LONG + 20))
 #define MULTI_QUICK_EXIT	((CURLMoption) (CURLOPTTYPE_LONG + 21))
 #define PUSH_EVERY_MS		10
-#define AFTER_ERROR_MS		10
 
 /*
  * Descriptors: this many are asked for, and of what the process gets the half,
@@ -86,6 +85,7 @@ typedef struct Watched
 } Watched;
 
 static CURLM *multi;
+static bool broken;				/* it ran out of memory in its own loop: see act */
 static int	epoll_fd = -1;
 static int64 timer_at = -1;		/* ms of the monotonic clock; -1: none */
 static Watched *watched;
@@ -113,9 +113,12 @@ now_ms(void)
 }
 
 /*
- * The one way into libcurl's loop.  Out of memory it returns early and has told
- * us of no timer, so that nothing would ever wake it: it is asked again soon, and
- * what it could not go on with ends at its deadline.
+ * The one way into libcurl's loop.  Out of memory there, libcurl 7.88 leaves a
+ * socket with a table of no slots, and the next look at that socket divides by
+ * their number (SIGFPE, which ended the gateway).  So nothing is asked of this
+ * loop again: what is running ends, each as far as it had come, and the next
+ * request finds a new one.  A transfer that lacks memory for itself alone ends
+ * with CURLE_OUT_OF_MEMORY, and this one goes on.
  */
 static void
 act(curl_socket_t fd, int what)
@@ -123,8 +126,8 @@ act(curl_socket_t fd, int what)
 	int			running;
 
 	cut_bytes = 0;
-	if (curl_multi_socket_action(multi, fd, what, &running) != CURLM_OK)
-		timer_at = Max(now_ms() + AFTER_ERROR_MS, 1);
+	if (!broken)
+		broken = curl_multi_socket_action(multi, fd, what, &running) != CURLM_OK;
 }
 
 /* ---------- signals ---------- */
@@ -393,6 +396,31 @@ mw_http_resolved(MwHttpTransfer *t)
 	t->resolving = false;
 }
 
+static bool
+make_multi(void)
+{
+	multi = curl_multi_init();
+	if (multi == NULL)
+		return false;
+	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
+	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) Min(MAX_CONNECTIONS, max_sockets / 2));
+	(void) curl_multi_setopt(multi, RESOLVE_THREADS_MAX, (long) max_resolving);
+	(void) curl_multi_setopt(multi, MULTI_QUICK_EXIT, 1L);
+	curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_MULTIPLEX);
+	broken = false;
+	return true;
+}
+
+static bool
+renew_multi(void)
+{
+	mw_http_free_handles();
+	curl_multi_cleanup(multi);
+	timer_at = push_at = -1;
+	return make_multi();
+}
+
 /* ---------- transfers ---------- */
 
 MwHttpTransfer *
@@ -438,6 +466,8 @@ mw_http_start(const MwHttpRequest *req, char *why, size_t whylen)
 
 	if (wrong == NULL && nresolving >= max_resolving && (!t->literal || t->proxy != NULL))
 		wrong = "too many names of hosts are being looked up";
+	if (wrong == NULL && broken && (nrunning > 0 || !renew_multi()))
+		wrong = curl_multi_strerror(CURLM_OUT_OF_MEMORY);
 	if (wrong == NULL)
 	{
 		CURLMcode	rc = curl_multi_add_handle(multi, t->easy);
@@ -534,11 +564,11 @@ mw_http_next(MwHttpResult *r)
 		finish(t, rc, r);
 		return true;
 	}
-	for (MwHttpTransfer *t = nstalled > 0 ? running_list : NULL; t != NULL; t = t->next)
+	for (MwHttpTransfer *t = nstalled > 0 || broken ? running_list : NULL; t != NULL; t = t->next)
 	{
-		if (t->stalled)
+		if (t->stalled || broken)
 		{
-			finish(t, CURLE_OPERATION_TIMEDOUT, r);
+			finish(t, t->stalled ? CURLE_OPERATION_TIMEDOUT : CURLE_OUT_OF_MEMORY, r);
 			return true;
 		}
 	}
@@ -613,20 +643,13 @@ mw_http_init(char *why, size_t whylen)
 	sigdelset(&all_signals, SIGTRAP);
 
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	multi = epoll_fd >= 0 ? curl_multi_init() : NULL;
-	if (multi == NULL)
+	if (epoll_fd < 0 || !make_multi())
 	{
 		snprintf(why, whylen, "could not make the event loop: %s",
 				 epoll_fd < 0 ? strerror(errno) : "out of memory");
 		mw_http_close();
 		return false;
 	}
-	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
-	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) Min(MAX_CONNECTIONS, max_sockets / 2));
-	(void) curl_multi_setopt(multi, RESOLVE_THREADS_MAX, (long) max_resolving);
-	(void) curl_multi_setopt(multi, MULTI_QUICK_EXIT, 1L);
-	curl_multi_setopt(multi, CURLMOPT_PIPELINING, (long) CURLPIPE_MULTIPLEX);
 	return true;
 }
 
@@ -642,7 +665,7 @@ mw_http_timeout_ms(void)
 	int64		at = timer_at;
 	int64		ms;
 
-	if (nstalled > 0)
+	if (nstalled > 0 || (broken && nrunning > 0))
 		return 0;
 	if (stall_check_at >= 0 && (at < 0 || stall_check_at < at))
 		at = stall_check_at;
@@ -663,7 +686,7 @@ push_connecting(void)
 {
 	int64		now;
 
-	if (push_at < 0 || push_at > (now = now_ms()))
+	if (broken || push_at < 0 || push_at > (now = now_ms()))
 		return;
 	push_at = -1;
 	for (MwHttpTransfer *t = running_list; t != NULL; t = t->next)

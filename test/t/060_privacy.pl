@@ -115,6 +115,21 @@ $c->query('RESET mw.tenant');
 	}
 }
 {
+	# a deadlock: PostgreSQL logs what each of the two was running, whoever of them is ended for it
+	$admin->query('CREATE TABLE public.left_one (a int); CREATE TABLE public.right_one (a int); GRANT ALL ON public.left_one, public.right_one TO app');
+	my $other = MwClient->new($node, user => 'app');
+	$c->query($_) for 'BEGIN', 'LOCK left_one';
+	$other->query($_) for 'BEGIN', 'LOCK right_one';
+	my $at = log_end($node);
+	$c->send('SELECT mw_redact(' . quote("deadlock: $secret") . '), (SELECT count(*) FROM right_one)');
+	sleep 0.2;
+	$other->send('LOCK left_one');
+	my @ends = map { note_errors($_->result) } $c, $other;
+	is(scalar(grep { MwClient::code_of($_) eq '40P01' } @ends), 1, 'a deadlock with a statement that names a prompt');
+	like(log_since($node, $at), qr/deadlock detected.*DETAIL:\s+\S*\s*Process \d+ waits for \S+ on relation/s, '... of which the log says what was waited for');
+	$_->query('ROLLBACK') for $c, $other;
+}
+{
 	# in PL/pgSQL: the context lines of an error hold the statement
 	$up->reset({ m => [ { status => 400, repeat => 9 } ] });
 	note_errors($c->query("DO \$\$BEGIN PERFORM mw_ask('acme', 'p', " . quote("plpgsql: $secret") . ", model => 'llm:m'); END\$\$"));

@@ -538,7 +538,7 @@ sub invariants
 	$self->{log_from} = log_end($node);
 	$self->must($log !~ /\@pii\.example/, 'V6: the log of the server holds raw personal data');
 	$self->must($log !~ /sk-campaign/, 'V6: the log of the server holds a key');
-	my @bad = grep { /TRAP:|PANIC|invalid memory alloc|leaked|still referenced|AddressSanitizer|terminated by signal (\d+)/ && ($self->{kills} == 0 || ($1 // '') !~ /^(9|3|)$/ || !defined $1) } split /\n/, $log;
+	my @bad = grep { /TRAP:|PANIC|floating-point exception|invalid memory alloc|leaked|still referenced|AddressSanitizer|terminated by signal (\d+)/ && ($self->{kills} == 0 || ($1 // '') !~ /^(9|3|)$/ || !defined $1) } split /\n/, $log;
 	$self->must(!@bad, "V10: the log says: $bad[0]") if @bad;
 
 	if ($self->{kills} && -e $node->config_data('--sharedir') . '/extension/amcheck.control')
