@@ -48,7 +48,8 @@ INSERT INTO sample VALUES
 	('CN_ID', 'x %s', '11010519491231002X'), ('TW_ID', '身分證 %s', 'A123456789'), ('HK_ID', 'x %s', 'A123456(3)'), ('JP_MYNUMBER', 'マイナンバー %s', '1234 5678 9018'), ('KR_RRN', 'x %s', '971013-9019902'), ('KR_RRN', 'x %s', '820701-2409184'),
 	('SG_NRIC_FIN', 'x %s', 'S1234567D'), ('MY_NRIC', 'x %s', '770305-02-1234'), ('TH_TNIN', 'x %s', '1-2345-45678-78-1'), ('ID_NIK', 'NIK %s', '3171011708450001'), ('AU_TFN', 'TFN %s', '123 456 782'), ('AU_MEDICARE', 'Medicare %s', '2123 45670 1'), ('AU_ABN', 'ABN %s', '51 824 753 556'), ('NZ_IRD', 'IRD %s', '49-091-850'), ('NZ_NHI', 'NHI %s', 'ZZZ0016'),
 	('IN_AADHAAR', 'x %s', '2341 2341 2346'), ('IN_PAN', 'x %s', 'AFZPK7190K'), ('PK_CNIC', 'x %s', '35202-1234567-1'), ('IN_VOTER', 'voter ID %s', 'ABC1234567'),
-	('IL_ID', 'teudat zehut %s', '039337423'), ('AE_EID', 'x %s', '784-1980-1234567-8'), ('SA_ID', 'iqama %s', '1018509875'), ('ZA_ID', 'ID number %s', '7503305044089'), ('IR_NID', 'کد ملی %s', '0499370899'), ('GH_CARD', 'x %s', 'GHA-123456789-1');
+	('IL_ID', 'teudat zehut %s', '039337423'), ('AE_EID', 'x %s', '784-1980-1234567-8'), ('SA_ID', 'iqama %s', '1018509875'), ('ZA_ID', 'ID number %s', '7503305044089'), ('IR_NID', 'کد ملی %s', '0499370899'), ('GH_CARD', 'x %s', 'GHA-123456789-1'),
+	('NATIONAL_ID', 'my national ID is %s', '48-221907-K5'), ('TAX_ID', 'tax number %s', '449-210-337-B');
 SELECT sample.type, said, sample.value, (SELECT string_agg(concat_ws(' ', s->>'type', substr(format(said, sample.value), (s->>'start')::int + 1, (s->>'end')::int - (s->>'start')::int)), '; ') FROM jsonb_array_elements(r->'spans') AS s) AS got
 FROM sample, mw_redact(format(said, sample.value)) AS r
 WHERE NOT EXISTS (SELECT FROM jsonb_array_elements(r->'spans') AS s WHERE s->>'type' = sample.type AND substr(format(said, sample.value), (s->>'start')::int + 1, (s->>'end')::int - (s->>'start')::int) = sample.value);

@@ -355,6 +355,7 @@ find_in(MwSearch *q, const char *s, int len)
 	q->words_at = -1;
 	q->chain_at = q->chain_end = 0;
 	q->found->covered = 0;
+	q->escapes = false;
 	high = mw_pii_scan(q);
 	if (q->plan->gateless)
 		for (int i = 0; i < q->plan->nrecs; i++)
@@ -429,7 +430,7 @@ find_patterns(MwSearch *q, const char *s, int len)
 	{
 		MwPlainView view;
 
-		if (mw_plain_view(s, len, &view))
+		if (mw_plain_view(s, len, q->escapes, &view))
 		{
 			int			first = f->n;
 

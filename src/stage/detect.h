@@ -21,7 +21,7 @@ typedef struct MwRecSet
 
 /* how much of the text before a match its context is looked for in */
 #define MW_CONTEXT_BYTES	64
-#define MW_PII_GATE_STARTS		256
+#define MW_PII_GATE_STARTS		384
 
 typedef struct MwPlanRec
 {
@@ -95,6 +95,7 @@ typedef struct MwSearch
 	int			len;
 	const char *label;			/* the key of a JSON leaf: words of context before the text; NULL: none */
 	MwFound	   *found;
+	bool		escapes;		/* the scan saw what may be %40, &#64; or \u0040 */
 	const struct MwAnalyses *analyses;	/* what servers have said; NULL: they are asked for this text alone */
 
 	/* context words before a place, found once a place */
@@ -108,7 +109,7 @@ typedef struct MwSearch
 } MwSearch;
 
 extern void mw_found_add(MwFound *f, int from, int to, const MwRecognizer *rec);
-/* One pass over a text (scan.c); true where it has characters beyond ASCII. */
+/* One pass over a text (scan.c); true where it has characters beyond ASCII, or escapes. */
 extern bool mw_pii_scan(MwSearch *q);
 /* The recognisers of named secrets, for the name that ends at a byte */
 extern void mw_pii_scan_named(MwSearch *q, int at);
@@ -160,8 +161,9 @@ extern bool mw_spans_repeat(MwFound *f, const char *s, int len);
 
 /*
  * pii_view.c: the text with full-width letters and digits, digits of other
- * scripts, invisible characters and look-alikes made plain.  False where there
- * is nothing of the kind.
+ * scripts, invisible characters, look-alikes and (escapes) what URLs, HTML and
+ * programs write for a character made plain.  False where there is nothing of the
+ * kind.
  */
 typedef struct MwPlainView
 {
@@ -175,7 +177,7 @@ typedef struct MwPlainView
 	int			original_len;
 } MwPlainView;
 
-extern bool mw_plain_view(const char *s, int len, MwPlainView *view);
+extern bool mw_plain_view(const char *s, int len, bool escapes, MwPlainView *view);
 extern int	mw_plain_from(const MwPlainView *view, int byte);	/* a span's first byte */
 extern int	mw_plain_to(const MwPlainView *view, int byte);	/* and its end */
 

@@ -1,7 +1,7 @@
 /*
  * pii_gate.h - where in a text can a match of a recogniser begin at all.
  *
- * The scan (scan.c) stops at few bytes of a text: digits and : = @ -, and runs
+ * The scan (scan.c) stops at few bytes of a text: digits and : = @ - _ >, and runs
  * of capital letters.  A gate says at which of these stops a recogniser is worth
  * a look, and what must hold there before its pattern is run.  It is written as
  * a kind and conditions, such as
@@ -17,11 +17,11 @@
  *			lead		the match may begin at a + or ( before it; plus: there must be a +
  *			before		the match begins at the word before it: May 17, AB 12
  *			high		a character beyond ASCII follows it
- *	key		letters, digits, _ and - with a digit among them; start=AKIA,ghp_ its beginnings
+ *	key		letters, digits, _ and - with a digit or a _ among them; start=AKIA,ghp_ its beginnings
  *	at		around an @ (high: only beside characters beyond ASCII)
  *	colon	hexadecimal digits with two colons and more
  *	dash	pairs of hexadecimal digits with hyphens
- *	named	a word for a secret before : or =
+ *	named	a word for a secret before : = or >
  *	scheme	before ://
  *	pem		five hyphens
  *	caps	eight capital letters and more

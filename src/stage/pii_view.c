@@ -3,9 +3,11 @@
  *
  * Full-width letters and digits, decimal digits of other scripts, mathematical
  * alphabets, invisible characters and letters that only look Latin are made
- * ASCII, one by one, so that a pattern sees the number that a reader sees.  The
- * view is only made of texts that hold such a character in such a place: an
- * ordinary Russian or Chinese text is its own view.  What characters fold to is
+ * ASCII, one by one, so that a pattern sees the number that a reader sees.  So is
+ * what a URL, HTML or a string of a programming language writes a character of
+ * ASCII as: %40, &#64;, \u0040, and \n for the end of a line.  The view is only
+ * made of texts that hold such a character in such a place: an ordinary Russian
+ * or Chinese text is its own view.  What characters fold to is
  * the guards' (normalise.c); here nothing is taken apart or lower-cased but what
  * must be, since a view in which more had changed could hide a value too.
  *
@@ -69,6 +71,114 @@ plain(uint32 c, unsigned char before, unsigned char behind)
 	return mw_fold_char(c) == 0 ? GONE : SAME;
 }
 
+static int
+hex_value(char c)
+{
+	if ((unsigned char) (c - '0') < 10)
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* n hexadecimal digits at s; -1 where there are fewer */
+static int
+hex_number(const char *s, int len, int n)
+{
+	int			v = 0;
+
+	if (len < n)
+		return -1;
+	for (int i = 0; i < n; i++)
+	{
+		int			d = hex_value(s[i]);
+
+		if (d < 0)
+			return -1;
+		v = v * 16 + d;
+	}
+	return v;
+}
+
+/* What HTML calls the characters that stand in addresses and numbers */
+static const struct
+{
+	char		name[8];
+	char		c;
+}			entities[] = {
+	{"commat", '@'}, {"period", '.'}, {"plus", '+'}, {"hyphen", '-'}, {"dash", '-'}, {"colon", ':'}, {"lowbar", '_'},
+	{"nbsp", ' '}, {"lpar", '('}, {"rpar", ')'}, {"equals", '='},
+};
+
+/* &#64; &#x40; &commat; at s; its length, 0 for none */
+static int
+read_entity(const char *s, int len, int *c)
+{
+	int			i = 2;
+	int			v = 0;
+
+	if (len < 5)
+		return 0;
+	if (s[1] == '#')
+	{
+		bool		hex = (s[i] | 0x20) == 'x';
+
+		for (i += hex; i < len && i < 8; i++)
+		{
+			int			d = hex_value(s[i]);
+
+			if (d < 0 || (d > 9 && !hex))
+				break;
+			v = v * (hex ? 16 : 10) + d;
+		}
+		*c = v;
+		return i < len && s[i] == ';' ? i + 1 : 0;
+	}
+	for (size_t k = 0; k < lengthof(entities); k++)
+	{
+		int			n = strlen(entities[k].name);
+
+		if (len > n + 1 && s[n + 1] == ';' && memcmp(s + 1, entities[k].name, n) == 0)
+		{
+			*c = entities[k].c;
+			return n + 2;
+		}
+	}
+	return 0;
+}
+
+/* How many bytes at s write one character of ASCII, and which; 0: they are what they are */
+static int
+read_escape(const char *s, int len, int *c)
+{
+	int			n = 0;
+
+	*c = -1;
+	switch (s[0])
+	{
+		case '%':
+			*c = hex_number(s + 1, len - 1, 2);
+			n = 3;
+			break;
+		case '&':
+			n = read_entity(s, len, c);
+			break;
+		case '\\':
+			if (len < 2)
+				return 0;
+			n = 2;
+			if (s[1] == 'n' || s[1] == 'r' || s[1] == 't')
+				*c = ' ';
+			else if (s[1] == 'u' && (*c = hex_number(s + 2, len - 2, 4)) >= 0)
+				n = 6;
+			else if (s[1] == 'x' && (*c = hex_number(s + 2, len - 2, 2)) >= 0)
+				n = 4;
+			break;
+	}
+	if (*c == '\n' || *c == '\r' || *c == '\t')
+		*c = ' ';
+	return *c >= ' ' && *c < 0x7f ? n : 0;
+}
+
 static void
 edit(MwPlainView *v, int at, int was)
 {
@@ -92,7 +202,7 @@ edit(MwPlainView *v, int at, int was)
 
 /* mw_plain_view makes the view. */
 bool
-mw_plain_view(const char *s, int len, MwPlainView *view)
+mw_plain_view(const char *s, int len, bool escapes, MwPlainView *view)
 {
 	int			i = 0;
 	int			done = 0;		/* bytes of the original that stand in the view */
@@ -108,22 +218,27 @@ mw_plain_view(const char *s, int len, MwPlainView *view)
 		int			size;
 		int			to;
 
-		if (*p < 0x80)
+		if (*p < 0x80 && (!escapes || (size = read_escape(s + i, len - i, &to)) == 0))
 		{
-			/* on to the next character beyond ASCII */
+			/* on to the next character beyond ASCII, or that may begin an escape */
 			MwBlock		blk;
 			uint64		high;
 
 			mw_block_load(&blk, s + i, len - i);
 			high = mw_block_high(&blk);
+			if (escapes)
+				high |= (mw_block_either(&blk, '%', '&') | mw_block_range(&blk, '\\', '\\')) & ~UINT64CONST(1);
 			i += high ? pg_rightmost_one_pos64(high) : Min(MW_BLOCK, len - i);
 			before = (unsigned char) s[i - 1];
 			continue;
 		}
-		size = pg_utf_mblen(p);
-		if (i + size > len)
-			break;
-		to = plain(utf8_to_unicode(p), before, i + size < len ? p[size] : 0);
+		if (*p >= 0x80)
+		{
+			size = pg_utf_mblen(p);
+			if (i + size > len)
+				break;
+			to = plain(utf8_to_unicode(p), before, i + size < len ? p[size] : 0);
+		}
 		if (to == SAME)
 		{
 			before = *p;
@@ -180,5 +295,12 @@ mw_plain_to(const MwPlainView *view, int byte)
 	int			last = mw_plain_from(view, byte - 1);
 	unsigned char c = (unsigned char) view->original[last];
 
+	/* an escape ends where what follows it begins; invisible characters behind it are none of it */
+	if (c != (unsigned char) view->s[byte - 1] && (c == '%' || c == '&' || c == '\\'))
+	{
+		int			to;
+
+		return last + read_escape(view->original + last, view->original_len - last, &to);
+	}
 	return c >= 0xc0 ? last + pg_utf_mblen((const unsigned char *) view->original + last) : last + 1;
 }

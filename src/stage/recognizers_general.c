@@ -18,8 +18,11 @@
 #define SSN_WORD \
 	"(?:\\bssn?\\b|\\bsoc(?:ial)?\\.? ?sec(?:urity)?\\b|\\bseguro social\\b|\\bsocial insurance\\b)[^0-9\\n]{0,24}$"
 
+/* a number ends, or its extension begins: 555-0132x17 */
+#define TEL_R "(?:(?![A-Za-z0-9])|(?=[ ,]?(?:[xX]|(?i:ext))\\.? ?[0-9]))"
 #define MAIL_END "(?![A-Za-z0-9])(?!:[A-Za-z~][A-Za-z0-9_.~-]{0,63}/)"
 
+#define CARD_WORDS "=credit card|creditcard|debit card|debitcard|card number|card no|card nr|cardnumber|card|visa|mastercard|master card|amex|american express|maestro|discover|diners|jcb|unionpay|kreditkarte|kreditkartennummer|kartennummer|carte bancaire|carte de crédit|numéro de carte|tarjeta|tarjeta de crédito|número de tarjeta|carta di credito|numero carta|cartão|cartão de crédito|número do cartão|creditcardnummer|karta|numer karty|номер карты|карта|карты|信用卡|卡号|クレジットカード|カード番号|신용카드|카드번호|بطاقة|kredi kartı|kart numarası"
 #define COIN_WORDS "=bitcoin|bitcoins|btc|wallet|wallets|crypto|cryptocurrency|address|litecoin|ltc|dogecoin|doge|tron|trx|usdt|xrp|ripple|dash|zcash|coin|coins|donate|donation|donations|pay|payment|send|sent|deposit|withdraw|withdrawal|transfer|blockchain|satoshi|кошелек|биткоин|钱包|比特币|ビットコイン|지갑"
 
 static const MwRecognizer recs[] =
@@ -51,6 +54,12 @@ static const MwRecognizer recs[] =
 		L "(?<![0-9]\\.)[2-6](?:[0-9]{12,18}|[0-9]{0,7}([ \\x{a0}\\x{2011}\\x{2013}-])[0-9]{2,10}(?:(?:\\1|\\n)[0-9]{2,10}){0,6})" R "(?!\\.[0-9])",
 		"cc", NULL, 85),
 
+	/* what the issuers' ranges do not know, next to a word that says it is a card's */
+	REC("CC", "number len=12-19",
+		L "(?!89)[0-9]{12,19}" R "(?!\\.[0-9])", "cardword", CARD_WORDS, 84),
+	REC("CC", "number len=4 sep=-~ two=4-6 min=12 first=0-1,7-9",
+		L "(?!89)[0-9]{4}([ -])[0-9]{4,6}(?:\\1[0-9]{2,5}){1,3}" R "(?!\\.[0-9])", "cardword", CARD_WORDS, 84),
+
 	REC("SSN", "number len=3 sep=-~ two=2 first=0-8",
 		L "(?:(?<![0-9][.-])[0-8][0-9]{2}([\\x{2010}\\x{2011}\\x{2013}-])[0-9]{2}\\1[0-9]{4}|(?<![0-9] )[0-8][0-9]{2}([ \\x{a0}])[0-9]{2}\\2[0-9]{4})" R "(?![.-][0-9])",
 		"ssn", NULL, 80),
@@ -59,34 +68,37 @@ static const MwRecognizer recs[] =
 		"ssn", SSN_WORD, 80),
 
 	REC("MAC", "colon",
-		"(?<![A-Za-z0-9])(?<!(?<![A-Za-z0-9])[0-9A-Fa-f]{2}:)(?<!::)[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}" R "(?!:[A-Za-z0-9])",
+		"(?<![A-Za-z0-9])(?<!(?<![A-Za-z0-9])[0-9A-Fa-f]{2}:)(?<!::)[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}(?:(?::[0-9A-Fa-f]{2}){2})?" R "(?!:[A-Za-z0-9])",
 		"mac", NULL, 75),
 	REC("MAC", "dash",
-		"(?<![A-Za-z0-9])(?<![A-Za-z0-9]-)[0-9A-Fa-f]{2}(?:-[0-9A-Fa-f]{2}){5}" R "(?!-[A-Za-z0-9])",
+		"(?<![A-Za-z0-9])(?<![A-Za-z0-9]-)[0-9A-Fa-f]{2}(?:-[0-9A-Fa-f]{2}){5}(?:(?:-[0-9A-Fa-f]{2}){2})?" R "(?!-[A-Za-z0-9])",
 		"mac", NULL, 75),
 	REC("MAC", "run len=4 sep=. prev!=.",
 		"(?<![A-Za-z0-9.])[0-9A-Fa-f]{4}\\.[0-9A-Fa-f]{4}\\.[0-9A-Fa-f]{4}" R "(?!\\.[A-Za-z0-9])",
 		"mac", NULL, 75),
+	REC("MAC", "run len=2,12,16",
+		L "(?:[0-9A-Fa-f]{12}(?:[0-9A-Fa-f]{4})?|[0-9A-Fa-f]{2}(?: [0-9A-Fa-f]{2}){5}(?: [0-9A-Fa-f]{2}){0,2})" R,
+		"mac", "=mac|mac address|mac addr|macaddress|hwaddr|hardware address|physical address|bssid|ether|eui|mac adresse|adresse mac|dirección mac", 75),
 	REC("IP", "number len=1-3 sep=. two=1-3 min=4 prev!=.",
 		"(?<![A-Za-z0-9.])(?<!version )(?<!Version )[0-9]{1,3}(?:\\.[0-9]{1,3}){3}" R "(?!\\.[0-9])",
 		"ipv4", NULL, 70),
 	REC("IP", "colon",
-		"(?<![A-Za-z0-9.])(?<![0-9A-Fa-f:]:)(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9]{1,3}(?:\\.[0-9]{1,3}){3}|[0-9A-Fa-f]{1,4}|:)?(?![A-Za-z0-9])(?!:[A-Za-z0-9:])(?!\\()",
+		"(?<![A-Za-z0-9.])(?<![0-9A-Fa-f:]:)(?:[0-9A-Fa-f]{0,4}:){2,8}(?:[0-9]{1,3}(?:\\.[0-9]{1,3}){3}|[0-9A-Fa-f]{1,4}|:)?(?![A-Za-z0-9])(?!:[A-Za-z0-9:])(?!\\()",
 		"ipv6", NULL, 70),
 
 	/* international: + or 00 and a country */
 	REC("PHONE", "number plus",
-		"(?<![A-Za-z0-9+])(?:\\((?=\\+[0-9 ]{1,5}\\)))?\\+(?:\\([1-9]|[1-9])(?:" TEL_SEP "[0-9]){5,13}[0-9]" R,
+		"(?<![A-Za-z0-9+])(?:\\((?=\\+[0-9 ]{1,5}\\)))?\\+(?:\\([1-9]|[1-9])(?:" TEL_SEP "[0-9]){5,13}[0-9]" TEL_R,
 		"phone", NULL, 50),
 	REC("PHONE", "number first=0 len=2-17 min=8",
-		"(?<![A-Za-z0-9+])(?:00 ?|0011[ -]|011[ -])[1-9](?:" TEL_SEP "[0-9]){5,13}[0-9]" R,
+		"(?<![A-Za-z0-9+])(?:00 ?|0011[ -]|011[ -])[1-9](?:" TEL_SEP "[0-9]){5,13}[0-9]" TEL_R,
 		"phone", NULL, 50),
 	/* North America: three, three and four with separators */
 	REC("PHONE", "number len=3 two=3,0 first=2-9 sep=-.~) lead min=10",
-		L "(?<![0-9][.-])(?:\\([2-9][0-9]{2}\\)[ .\\x{a0}-]?|[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-])[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-][0-9]{4}" R "(?![.-][0-9])",
+		L "(?<![0-9][.-])(?:\\([2-9][0-9]{2}\\)[ .\\x{a0}-]?|[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-])[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-][0-9]{4}" TEL_R "(?![.-][0-9])",
 		"phone", NULL, 50),
 	REC("PHONE", "number len=1 two=3,0 first=1 sep=-.~ lead min=11",
-		L "(?<![0-9][.-])1[ .\\x{a0}-](?:\\([2-9][0-9]{2}\\)[ .\\x{a0}-]?|[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-])[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-][0-9]{4}" R "(?![.-][0-9])",
+		L "(?<![0-9][.-])1[ .\\x{a0}-](?:\\([2-9][0-9]{2}\\)[ .\\x{a0}-]?|[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-])[2-9][0-9]{2}[ .\\x{a0}\\x{2011}\\x{2013}-][0-9]{4}" TEL_R "(?![.-][0-9])",
 		"phone", NULL, 50),
 	/* with letters: 1-800-555-MOVE */
 	REC("PHONE", "number len=1 two=3 first=1 sep=-",
@@ -95,7 +107,7 @@ static const MwRecognizer recs[] =
 	/* anything else only next to a word that names it; a date never */
 	REC("PHONE", "number len=1-15 min=7 lead",
 		"(?<![A-Za-z0-9+])(?<![0-9][./-])(?![0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9]))(?![0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}(?![0-9]))"
-		"\\(?[0-9](?:" TEL_SEP "[0-9]){5,13}[0-9]" R "(?![.:-][0-9A-Za-z])",
+		"\\(?[0-9](?:" TEL_SEP "[0-9]){5,13}[0-9]" TEL_R "(?![.:-][0-9A-Za-z])",
 		"phone", TEL_WORD, 40),
 
 	REC_ON_DEMAND("URL", "scheme",

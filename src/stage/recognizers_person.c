@@ -21,6 +21,27 @@
 #define ACCOUNT_WORDS \
 	"=bank account|bank account number|bank account no|bank acct|bankaccount|checking account|savings account|current account|account number|account no|account nr|accountnumber|acct|acct no|acct number|a c no|a c number|bank a c|kontonummer|konto nr|konto|numéro de compte|compte bancaire|número de cuenta|cuenta bancaria|numero conto|conto corrente|número da conta|conta corrente|rekeningnummer|numer konta|номер счета|расчетный счет|银行账号|银行卡号|账号|口座番号|계좌번호|clabe|nuban|bsb account"
 
+/* words for what states and tax offices number people by, where no type of its own has them: what that finds has check digits */
+#define STATE_WORDS \
+	"=national id|national id number|national id no|national id card|national identity|national identity number|national identification|national identification number|nationalid|identity card|identity card number|id card|id card number|identity number|identity document|personal id|personal identity code|personal identification|personal identification number|personal number|personal code|citizen id|citizen number|resident id|civil id|identification code" \
+	"|carte d identité|numéro d identité|documento de identidad|carné de identidad|número de identidad|carta d identità|documento de identidade|identiteitskaart|identiteitsbewijs|občanský průkaz|občiansky preukaz|személyi igazolvány|carte de identitate|лична карта|удостоверение личности|посвідчення особи|osobna iskaznica|osebna izkaznica" \
+	"|신분증|বায়োমেট্রিক|بطاقة الهوية|الرقم الوطني|شناسنامه|kartu identitas|kitambulisho cha taifa|peid|umid"
+
+#define TAX_WORDS \
+	"=tax id|tax identification|tax identification number|tax identification no|tax number|tax no|tax code|taxid|taxpayer|taxpayer id|taxpayer identification|taxpayer identification number|taxpayer number|tin|tin number|tin no|atin|ptin" \
+	"|steuernummer|steuer nr|numéro fiscal|identifiant fiscal|número fiscal|cod fiscal|ruc|rif|dič|voen|vöen|vkn|vergi no|vergi numarası|unp|унп|npwp|nomor pokok wajib pajak|mst|mã số thuế|เลขประจำตัวผู้เสียภาษี|kra pin|nuit|nifp|ninea|الرقم الضريبي"
+
+/* numbers of firms, and of people who are one */
+#define FIRM_WORDS \
+	"=ein|fein|employer identification|employer identification number|vat|vat id|vat number|vat no|vat reg|vat reg no|vat registration|vat registration number|vat identification number|vatin|gst number|gst no|company number|company registration|company registration number" \
+	"|ust id|ust idnr|ustid|ustidnr|ust id nr|umsatzsteuer id|umsatzsteuer identifikationsnummer|uid nummer|btw|btw nummer|btw nr|tva|numéro tva|numéro de tva|n tva|siren|siret|cif|rnc|partita iva|p iva|piva" \
+	"|organisationsnummer|org nr|orgnr|orgnummer|organisasjonsnummer|momsnr|moms|mva|cvr|cvr nr|se nr|y tunnus|ytunnus|alv|kmkr|registrikood|pvm|pvn|regon|ičo|cui|bulstat|еик|кпп|огрн|бин|єдрпоу|edrpou|ddv|pib|пиб|edb|idno" \
+	"|사업자등록번호|사업자번호|brn|法人番号|统一社会信用代码|纳税人识别号|uen|الرقم الموحد|ח פ|ע מ"
+
+/* one run, or groups with one mark between them */
+#define ID_NUMBER L "(?<![0-9][.,/-])(?:[A-Z0-9]{7,20}|[A-Za-z0-9]{7,14}|[A-Z0-9]{1,12}(?:[./-][A-Z0-9]{1,12}){1,5}|[A-Z0-9]{1,5}(?: [A-Z0-9]{1,6}){1,5})" R "(?![.,/-][0-9])"
+#define ID_BEFORE L "[A-Z]{1,4}[ .-][A-Z0-9]{1,12}(?:[ ./-][A-Z0-9]{1,9}){0,5}" R "(?![.,/-][0-9])"
+
 #define MONTH "(?:[A-Za-z\\x{c0}-\\x{24f}\\x{370}-\\x{52f}]{3,12})"
 
 static const MwRecognizer recs[] =
@@ -47,8 +68,11 @@ static const MwRecognizer recs[] =
 				  "(?<![A-Za-z])" MONTH "\\.?[ -][0-9]{1,2}(?:st|nd|rd|th)?,? {1,2}(?:1[89]|20)[0-9]{2}" R,
 				  "date", NULL, 30),
 
+	REC("PASSPORT", "number len=6-9 before",
+		L "[A-Z]{1,3}[ -][0-9]{6,9}" R,
+		NULL, PASSPORT_WORDS, 46),
 	REC("PASSPORT", "run len=6-10",
-		L "(?:[A-Z]{1,3}[0-9]{5,8}|[0-9]{7,9}|[A-Z][0-9A-Z]{7,8}|[0-9]{2}[A-Z]{2}[0-9]{5})" R,
+		L "(?:[A-Za-z]{1,3}[0-9]{5,8}|[0-9]{7,9}|[A-Z][0-9A-Z]{7,8}|[0-9]{2}[A-Z]{2}[0-9]{5})" R,
 		"paper", PASSPORT_WORDS, 46),
 	/* nine of Germany's: no vowels, so it may be nearly all letters */
 	REC("PASSPORT", "word len=9 first=a",
@@ -56,9 +80,6 @@ static const MwRecognizer recs[] =
 		NULL, PASSPORT_WORDS, 46),
 	REC("PASSPORT", "number len=2,4 sep=~ two=2,6",
 		L "[0-9]{2} ?[0-9]{2} (?:№ ?)?[0-9]{6}" R,
-		NULL, PASSPORT_WORDS, 46),
-	REC("PASSPORT", "number len=6-9 before",
-		L "[A-Z]{1,3} [0-9]{6,9}" R,
 		NULL, PASSPORT_WORDS, 46),
 
 	REC("DRIVER_LICENSE", "run len=4-19",
@@ -71,6 +92,10 @@ static const MwRecognizer recs[] =
 	REC("BANK_ACCOUNT", "number len=2-10 sep=-~ min=8",
 		LN "[0-9]{2,10}(?:[ -][0-9]{2,10}){1,5}" RN,
 		NULL, ACCOUNT_WORDS, 44),
+	/* with letters, as most of Europe and Britain have them */
+	REC("BANK_ACCOUNT", "word len=10-30",
+		L "[A-Z0-9]{10,30}" R,
+		"idnumber", ACCOUNT_WORDS, 44),
 	/* a British sort code, with the account behind it */
 	REC("BANK_ACCOUNT", "number len=2,6 sep=-~_ min=6",
 		LN "[0-9]{2}[ -]?[0-9]{2}[ -]?[0-9]{2}(?:[ ,;/]{1,3}(?:(?:a/c|acc(?:oun)?t|account)[^0-9\\n]{0,12})?[0-9]{8})?" R,
@@ -86,6 +111,23 @@ static const MwRecognizer recs[] =
 				  LN "[0-9]{3,4}" RN, NULL, "=cvv|cvc|cvv2|cvc2|cid|security code|card code|card verification|cvn", 43),
 	REC_ON_DEMAND("CARD_EXPIRY", "number len=1-2 sep=/-",
 				  LN "(?:0?[1-9]|1[0-2])[/-](?:20)?[2-4][0-9]" RN, NULL, "=exp|expiry|expires|expiration|valid|valid thru|valid until|exp date", 43),
+
+	/* whatever a word says is the number of a person, or of whoever pays a tax */
+	REC("NATIONAL_ID", "number len=1-12 min=5 before",
+		ID_BEFORE, "idnumber", STATE_WORDS, 38),
+	REC("NATIONAL_ID", "run len=1-20 min=5",
+		ID_NUMBER, "idnumber", STATE_WORDS, 38),
+	/* a social security number of another country than the United States, whose form is left to SSN */
+	REC("NATIONAL_ID", "run len=1-20 min=5",
+		"(?![0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4}(?![0-9A-Z]))" ID_NUMBER, "idnumber", "=ssn|social security|social security number|social security no", 38),
+	REC("TAX_ID", "number len=1-12 min=5 before",
+		ID_BEFORE, "idnumber", TAX_WORDS, 37),
+	REC("TAX_ID", "run len=1-20 min=5",
+		ID_NUMBER, "idnumber", TAX_WORDS, 37),
+	REC_ON_DEMAND("TAX_ID", "number len=1-12 min=5 before",
+				  ID_BEFORE, "idnumber", FIRM_WORDS, 36),
+	REC_ON_DEMAND("TAX_ID", "run len=1-20 min=5",
+				  ID_NUMBER, "idnumber", FIRM_WORDS, 36),
 
 	/* hospitals and insurers */
 	REC("US_MBI", "word len=4,11 first=1-9",

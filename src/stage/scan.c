@@ -1,7 +1,7 @@
 /*
  * scan.c - one pass over a text that leaves patterns little to do.
  *
- * Prose holds few digits and fewer : = @: a look at 64 bytes at a time finds
+ * Prose holds few digits and fewer : = @ _: a look at 64 bytes at a time finds
  * those, and at each of them a few loads and ANDs of bit sets say which
  * recognisers can begin there (pii_gate.h), usually none.  Only these are run, at
  * that one place.  What is done at a stop is bounded, or reads bytes that no
@@ -65,6 +65,26 @@ at_key(MwSearch *q, MwScanDone *done, int b)
 	done->key = b;
 }
 
+/* Whether a _ can stand in a key of a vendor, of which sixteen characters and more follow: few names are as long */
+static inline bool
+may_be_key(const char *s, int len, int i)
+{
+	return i + 16 < len && is_key_char(s[i + 16]) && is_key_char(s[i + 12]) && is_key_char(s[i + 9]) && is_key_char(s[i + 6]) && is_key_char(s[i + 3]);
+}
+
+/* Whether a ; may end &nbsp; &colon; &commat; (what is written in digits is told by them) */
+static inline bool
+may_be_entity(const char *s, int i)
+{
+	uint32		v;
+
+	if (i < 7)
+		return false;
+	memcpy(&v, s + i - 7, sizeof(v));
+	v ^= 0x26262626;			/* an & becomes a NUL, which the next line finds */
+	return ((v - 0x01010101) & ~v & 0x80808080) != 0;
+}
+
 /* The run of letters and digits around the digit at i; returns its end */
 static int
 at_digit(MwSearch *q, MwScanDone *done, int i)
@@ -76,6 +96,8 @@ at_digit(MwSearch *q, MwScanDone *done, int i)
 
 	while (b > done->run && is_letter(s[b - 1]))
 		b--;
+	if (b > 0 && (s[b - 1] == '%' || s[b - 1] == '\\' || (s[b - 1] == '#' && b > 1 && s[b - 2] == '&')))
+		q->escapes = true;
 	while (e < q->len && is_digit(s[e]))
 		e++;
 	letters = b < i || (e < q->len && is_letter(s[e]));
@@ -124,7 +146,6 @@ mw_pii_scan_named(MwSearch *q, int at)
 bool
 mw_pii_scan(MwSearch *q)
 {
-	static const MwByteRange stops[] = {{'0', '@'}, {'-', '-'}};
 	const char *s = q->s;
 	int			len = q->len;
 	MwScanDone	done = {0};
@@ -140,7 +161,7 @@ mw_pii_scan(MwSearch *q)
 		if ((at & 0xffff) == 0)
 			CHECK_FOR_INTERRUPTS();
 		mw_block_load(&blk, s + at, len - at);
-		mask = mw_block_ranges(&blk, stops, lengthof(stops));
+		mask = mw_block_range_or(&blk, '0', '@', '-', '_');
 		/* tables of single digits, 1 0 0 1: whole blocks of what at_number would pass over one by one */
 		if ((mask & mask >> 2 & mask >> 4) && !(q->plan->shape[1][1][1] & 2) && (at >= MW_CONTEXT_BYTES || q->label == NULL))
 		{
@@ -197,6 +218,16 @@ mw_pii_scan(MwSearch *q)
 				case '=':
 					mw_scan_named(q, i);
 					break;
+				case '_':
+					/* a key of a vendor may have no digit: glsa_, hf_ */
+					if (i >= done.key && i > 0 && is_alnum(s[i - 1]) && may_be_key(s, len, i))
+						at_key(q, &done, i);
+					break;
+				case '>':
+					/* <password>hunter2</password> */
+					if (i > 0 && is_alnum(s[i - 1]))
+						mw_scan_named(q, i);
+					break;
 				case '<':
 					{
 						int			type_len,
@@ -208,7 +239,8 @@ mw_pii_scan(MwSearch *q)
 						break;
 					}
 				case ';':
-				case '>':
+					q->escapes |= may_be_entity(s, i);
+					break;
 				case '?':
 					break;
 				default:
@@ -221,5 +253,5 @@ mw_pii_scan(MwSearch *q)
 				mask = e >= at + MW_BLOCK ? 0 : mask & ~UINT64CONST(0) << (e - at);
 		}
 	}
-	return high != 0;
+	return high != 0 || q->escapes;
 }

@@ -192,7 +192,31 @@ names_secret(const char *s, int len)
 	return false;
 }
 
-/* mw_scan_named looks at = or : behind a name. */
+/* Whether what begins at "at" is what somebody logs in with: curl -u name:password */
+static bool
+behind_user(const char *s, int at)
+{
+	if (at > 0 && (s[at - 1] == '"' || s[at - 1] == '\''))
+		at--;
+	if (at > 0 && (s[at - 1] == ' ' || s[at - 1] == '='))
+		at--;
+	return (at >= 2 && s[at - 1] == 'u' && s[at - 2] == '-') || (at >= 6 && memcmp(s + at - 6, "--user", 6) == 0);
+}
+
+/* Where the name s[..e) begins: letters, digits and what names are joined by */
+static int
+name_before(const char *s, int e, int stop)
+{
+	int			b = e;
+
+	while (b > stop && (is_alnum(s[b - 1]) || s[b - 1] == '_' || s[b - 1] == '-' || s[b - 1] == '.' || is_high(s[b - 1])))
+		b--;
+	while (b < e && (s[b] & 0xc0) == 0x80)
+		b++;
+	return b;
+}
+
+/* mw_scan_named looks at = : or > behind a name. */
 void
 mw_scan_named(MwSearch *q, int i)
 {
@@ -205,12 +229,14 @@ mw_scan_named(MwSearch *q, int i)
 	/* "name" : and name) = */
 	while (e > stop && e > i - 4 && !is_alnum(s[e - 1]))
 		e--;
-	b = e;
-	while (b > stop && (is_alnum(s[b - 1]) || s[b - 1] == '_' || s[b - 1] == '-' || s[b - 1] == '.' || is_high(s[b - 1])))
-		b--;
-	while (b < e && (s[b] & 0xc0) == 0x80)
-		b++;
-	if (e - b < 3 || !names_secret(s + b, e - b))
+	b = name_before(s, e, stop);
+	/* its type may stand between: var token string = */
+	if (e - b == 6 && b > stop && s[b - 1] == ' ' && memcmp(s + b, "string", 6) == 0)
+	{
+		e = b - 1;
+		b = name_before(s, e, stop);
+	}
+	if ((e - b < 3 || !names_secret(s + b, e - b)) && !(s[i] == ':' && behind_user(s, b)))
 		return;
 
 	/* the longest run of what keys are made of, behind it */

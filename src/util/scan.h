@@ -86,42 +86,20 @@ mw_block_range(const MwBlock *blk, uint8 lo, uint8 hi)
 #endif
 }
 
-typedef struct MwByteRange
-{
-	uint8		lo,
-				hi;
-} MwByteRange;
-
-/* Bit i is set where byte i lies in any of n ranges. */
+/* Bit i is set where byte i lies in lo..hi, or is a or b: for no more work than two ranges. */
 static inline uint64
-mw_block_ranges(const MwBlock *blk, const MwByteRange *r, int n)
+mw_block_range_or(const MwBlock *blk, uint8 lo, uint8 hi, char a, char b)
 {
 #ifdef MW_SSE2
-	__m128i		in[4] = {_mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128(), _mm_setzero_si128()};
-	int			i,
-				k;
+	__m128i		l = _mm_set1_epi8((char) lo);
+	__m128i		w = _mm_set1_epi8((char) (hi - lo));
+	__m128i		va = _mm_set1_epi8(a);
+	__m128i		vb = _mm_set1_epi8(b);
 
-	for (i = 0; i < n; i++)
-	{
-		__m128i		l = _mm_set1_epi8((char) r[i].lo);
-		__m128i		w = _mm_set1_epi8((char) (r[i].hi - r[i].lo));
-
-		for (k = 0; k < 4; k++)
-		{
-			__m128i		d = _mm_sub_epi8(blk->v[k], l);
-
-			in[k] = _mm_or_si128(in[k], _mm_cmpeq_epi8(_mm_min_epu8(d, w), d));
-		}
-	}
-	return (uint64) (uint32) _mm_movemask_epi8(in[0]) | (uint64) (uint32) _mm_movemask_epi8(in[1]) << 16 |
-		(uint64) (uint32) _mm_movemask_epi8(in[2]) << 32 | (uint64) (uint32) _mm_movemask_epi8(in[3]) << 48;
+	MW_BLOCK_MASK(_mm_or_si128(_mm_cmpeq_epi8(_mm_min_epu8(_mm_sub_epi8(x, l), w), _mm_sub_epi8(x, l)),
+							   _mm_or_si128(_mm_cmpeq_epi8(x, va), _mm_cmpeq_epi8(x, vb))));
 #else
-	uint64		m = 0;
-	int			i;
-
-	for (i = 0; i < n; i++)
-		m |= mw_block_range(blk, r[i].lo, r[i].hi);
-	return m;
+	return mw_block_range(blk, lo, hi) | mw_block_range(blk, (uint8) a, (uint8) a) | mw_block_range(blk, (uint8) b, (uint8) b);
 #endif
 }
 

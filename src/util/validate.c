@@ -45,6 +45,8 @@ card_lengths(int p4)
 		p2 == 62 ||				/* UnionPay */
 		(p4 >= 2200 && p4 <= 2204)) /* Mir */
 		return FROM_TO(16, 19);
+	if (p4 == 2131 || p4 == 1800)	/* JCB of old */
+		return 1u << 15;
 	if (p2 == 50 || (p2 >= 56 && p2 <= 58) || p2 == 63 || p2 == 67)	/* Maestro */
 		return FROM_TO(13, 19);
 	return 0;
@@ -81,6 +83,16 @@ v_cc(const char *s, int len)
 			best = i + 1;
 	}
 	return best;
+}
+
+/* cardword: a word says that it is a card's number, so that Luhn is enough; not one digit over and over */
+static int
+v_cardword(const char *s, int len)
+{
+	int			d[20];
+	int			n = mw_digits(s, len, d, lengthof(d));
+
+	return n >= 12 && n <= 19 && !mw_all_same(d, n) && mw_luhn(d, n) ? len : 0;
 }
 
 /* ssn: what the Social Security Administration has never given out is none. */
@@ -266,7 +278,7 @@ v_ip(const char *s, int len)
 	return n ? n : v_ipv6(s, len);
 }
 
-/* mac: twelve hexadecimal digits, not all the same one. */
+/* mac: twelve hexadecimal digits (sixteen in EUI-64), not all the same one. */
 static int
 v_mac(const char *s, int len)
 {
@@ -288,7 +300,7 @@ v_mac(const char *s, int len)
 		else if (c != first)
 			differ = true;
 	}
-	return n == 12 && differ ? len : 0;
+	return (n == 12 || n == 16) && differ ? len : 0;
 }
 
 /* email: the lengths of RFC 5321. */
@@ -309,7 +321,7 @@ v_email(const char *s, int len)
 }
 
 static const MwValidatorEntry validators[] = {
-	{"cc", v_cc}, {"email", v_email}, {"iban", v_iban}, {"ip", v_ip}, {"ipv4", v_ipv4}, {"ipv6", v_ipv6},
+	{"cardword", v_cardword}, {"cc", v_cc}, {"email", v_email}, {"iban", v_iban}, {"ip", v_ip}, {"ipv4", v_ipv4}, {"ipv6", v_ipv6},
 	{"luhn", v_luhn}, {"mac", v_mac}, {"phone", v_phone}, {"ssn", v_ssn}, {NULL, NULL},
 };
 

@@ -150,6 +150,32 @@ v_paper(const char *s, int len)
 	return end;
 }
 
+/* 2019-2024 */
+static bool
+is_years(const char *s, int len)
+{
+	return len == 9 && !is_digit(s[4]) && (s[0] == '1' || s[0] == '2') && s[0] - s[5] >= -1 && s[0] <= s[5] && (s[1] == '9' || s[1] == '0') && (s[6] == '9' || s[6] == '0');
+}
+
+/* idnumber: what a word calls somebody's number: five digits and seven characters or more, no date and no years */
+static int
+v_idnumber(const char *s, int len)
+{
+	int			n = v_paper(s, len);
+	int			digits = 0,
+				all = 0;
+
+	/* a letter or two behind a mark: 449210-B */
+	if (n > 0 && n + 1 < len && len - n <= 3 && s[n] != ' ' && is_letter(s[n + 1]) && is_letter(s[len - 1]))
+		n = len;
+	for (int i = 0; i < n; i++)
+	{
+		digits += is_digit(s[i]);
+		all += is_alnum(s[i]);
+	}
+	return digits >= 5 && all >= 7 && !(digits == 8 && all == 8 && (v_date(s, n) || is_years(s, n))) ? n : 0;
+}
+
 static int
 v_plate(const char *s, int len)
 {
@@ -289,6 +315,34 @@ stands_for(const char *s, int len)
 		has(s, len, "secrets.") || has(s, len, "config.") || has(s, len, "vault:");
 }
 
+/* Runs of small letters, of capitals, of digits: where nobody speaks, they are short */
+static int
+runs(const char *s, int len)
+{
+	int			n = 0;
+	int			before = 0;
+
+	for (int i = 0; i < len; i++)
+	{
+		int			is = is_digit(s[i]) ? 1 : s[i] >= 'a' && s[i] <= 'z' ? 2 : s[i] >= 'A' && s[i] <= 'Z' ? 3 : 4;
+
+		n += is != before;
+		before = is;
+	}
+	return n;
+}
+
+/* Ed25519.sign_length, server_2048.pem: what stands behind the last point is a word, as in code and names of files */
+static bool
+is_code(const char *s, int len)
+{
+	int			i = len;
+
+	while (i > 0 && (is_letter(s[i - 1]) || s[i - 1] == '_'))
+		i--;
+	return len - i >= 2 && i > 0 && s[i - 1] == '.' && runs(s + i, len - i) * 5 < (len - i) * 2;
+}
+
 /* token: letters and digits that nobody would say aloud */
 static int
 v_token(const char *s, int len)
@@ -304,11 +358,12 @@ v_token(const char *s, int len)
 		upper += s[i] >= 'A' && s[i] <= 'Z';
 		lower += s[i] >= 'a' && s[i] <= 'z';
 	}
-	if (len < 16 || digits < 1 || upper + lower < 2 || stands_for(s, len))
+	if (len < 16 || digits < 1 || upper + lower < 2 || stands_for(s, len) || is_code(s, len) || has(s, len, "://"))
 		return 0;
 	/* words with hyphens or points, and names of things, have few digits and one case */
 	bits = entropy(s, len);
-	if (digits * 12 < len && !(upper >= 4 && lower >= 4 && len >= 24 && bits >= 3.8))
+	if (digits * 12 < len && !(upper >= 4 && lower >= 4 && len >= 24 && bits >= 3.8) &&
+		!(upper >= 2 && lower >= 2 && runs(s, len) * 5 >= len * 2))
 		return 0;
 	return bits >= 3.0 ? len : 0;
 }
@@ -405,7 +460,7 @@ v_jwt(const char *s, int len)
 }
 
 const MwValidatorEntry mw_validators_paper[] = {
-	{"aba", v_aba}, {"bic", v_bic}, {"date", v_date}, {"gps", v_gps}, {"jwt", v_jwt}, {"paper", v_paper},
+	{"aba", v_aba}, {"bic", v_bic}, {"date", v_date}, {"gps", v_gps}, {"idnumber", v_idnumber}, {"jwt", v_jwt}, {"paper", v_paper},
 	{"password", v_password}, {"plate", v_plate}, {"secretword", v_secretword}, {"token", v_token},
 	{"urlpassword", v_urlpassword}, {"us_dea", v_us_dea}, {"us_npi", v_us_npi}, {"vin", v_vin}, {NULL, NULL},
 };
