@@ -50,6 +50,8 @@ static MwTable rows = {
 };
 
 static HTAB *remembered;
+static MwKey names_key;			/* of the hashes by which they are found: random, as callers choose the names */
+static bool names_key_made;
 static List *touched;			/* of Sum, in this round */
 
 /* Soft limits that were crossed: in this round, and those that have committed and wait to be told */
@@ -109,15 +111,15 @@ read_sum(Sum *sum, const char *tenant, const char *session)
 static Sum *
 sum_of(const char *tenant, const char *session)
 {
-	MwHash		h;
 	MwKey		key;
 	Sum			read;
 	Sum		   *sum;
 
-	mw_hash_start(&h, NULL);
-	mw_hash_text(&h, tenant);
-	mw_hash_text(&h, session);
-	key = mw_hash_end(&h);
+	if (!names_key_made && !pg_strong_random(names_key.b, sizeof(names_key.b)))
+		elog(ERROR, "could not generate random values");
+	names_key_made = true;
+	key = mw_hash_short(&names_key, tenant, strlen(tenant));
+	key = mw_hash_short(&key, session, strlen(session));
 	sum = remembered ? hash_search(remembered, &key, HASH_FIND, NULL) : NULL;
 	if (sum != NULL)
 		return sum;

@@ -31,7 +31,8 @@ typedef enum Place
 	CONTENT, PART, PART_TYPE, PART_TEXT, REFUSAL, FUNCTION_CALL,
 	CALLS, CALL, CALL_ID, FUNCTION, FUNCTION_NAME, ARGUMENTS,
 	USAGE, INPUT, OUTPUT, TOTAL, INPUT_DETAILS, OUTPUT_DETAILS, CACHED, REASONING, AUDIO_IN, AUDIO_OUT,
-	FAULT, FAULT_TEXT, FAULT_CODE, FAULT_TYPE
+	FAULT, FAULT_TEXT, FAULT_CODE, FAULT_TYPE,
+	NPLACES
 } Place;
 
 static const struct
@@ -39,7 +40,7 @@ static const struct
 	Place		in;
 	const char *key;			/* NULL: an element of an array */
 	Place		at;
-}			places[] = {
+}			places[] = {				/* those in one place stand together */
 	{ROOT, NULL, ROOT},			/* [{"error": …}], as Google sends */
 	{ROOT, "choices", CHOICES},
 	{ROOT, "usage", USAGE},
@@ -153,15 +154,19 @@ begin_value(MwOpenaiReader *r)
 static void
 lead_to(MwOpenaiReader *r, const char *key)
 {
+	static uint8 first[NPLACES];	/* row of each place that leads somewhere, and 1 */
 	Place		in = r->stack[r->depth];
 
+	if (first[ROOT] == 0)
+		for (int i = lengthof(places); i > 0; i--)
+			first[places[i - 1].in] = i;
+
 	r->at = ELSEWHERE;
-	if (in == ELSEWHERE)
+	if (first[in] == 0)
 		return;
-	for (int i = 0; i < lengthof(places); i++)
+	for (int i = first[in] - 1; i < lengthof(places) && places[i].in == in; i++)
 	{
-		if (places[i].in == in &&
-			(key == NULL ? places[i].key == NULL : places[i].key != NULL && strcmp(places[i].key, key) == 0))
+		if (key == NULL ? places[i].key == NULL : places[i].key != NULL && strcmp(places[i].key, key) == 0)
 		{
 			r->at = places[i].at;
 			begin_value(r);
