@@ -416,7 +416,8 @@ struct MwRun
 	char		run_id_text[MW_RUN_ID_CHARS + 1];
 	const MwAgent *agent;
 	List	   *tools;			/* of MwTool *: what may run, those of middlewares first */
-	List	   *offered;		/* ... what a model is offered by default */
+	List	   *offered;		/* ... what a model is offered by default ... */
+	Jsonb	   *offered_json;	/* ... as its calls take it; NULL: not made yet */
 	Jsonb	   *options;		/* as the caller gave them; NULL */
 	Oid			role;			/* whose run it is */
 	Oid			through;		/* mw_outer_role() */

@@ -20,6 +20,7 @@
 #include "agent/run.h"
 #include "agent/structured.h"
 #include "agent/trace.h"
+#include "call/request.h"
 #include "util/json.h"
 #include "util/json_push.h"
 
@@ -140,6 +141,23 @@ options_of(MwRun *run, const MwModelRequest *req)
 	return JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
 }
 
+/* Tools as a call takes them; those that each turn offers are made once */
+static Jsonb *
+tools_of(MwRun *run, List *tools)
+{
+	MemoryContext old;
+
+	if (tools == NIL || tools != run->offered)
+		return mw_tools_read(mw_tools_schemas(tools));
+	if (run->offered_json == NULL)
+	{
+		old = MemoryContextSwitchTo(run->cxt);
+		run->offered_json = mw_tools_read(mw_tools_schemas(tools));
+		MemoryContextSwitchTo(old);
+	}
+	return run->offered_json;
+}
+
 MwCall *
 mw_request_call(MwRun *run, const MwModelRequest *req)
 {
@@ -148,7 +166,7 @@ mw_request_call(MwRun *run, const MwModelRequest *req)
 	bool	   *answered = palloc(Max(n, 1));
 	MwCallStep	step = {
 		.model = req->model, .settings = req->model_settings, .system_prompt = req->system_prompt,
-		.messages = messages, .answered = answered, .nmessages = n, .quote_at = req->quote_at, .quote_len = req->quote_len, .tools = mw_tools_schemas(req->tools), .options = options_of(run, req),
+		.messages = messages, .answered = answered, .nmessages = n, .quote_at = req->quote_at, .quote_len = req->quote_len, .tools = tools_of(run, req->tools), .options = options_of(run, req),
 		.turn = run->turn, .last_no = &run->last_no, .attempts_before = run->attempts_before, .purpose = req->purpose, .use = run->use, .refresh = req->fresh, .once = run->agent->retries || req->once,
 	};
 	MwCall	   *call;

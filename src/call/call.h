@@ -65,7 +65,7 @@ typedef struct MwCallStep
 	int			nmessages;
 	int			quote_at;		/* the last message is the developer's but for so many of its bytes ... */
 	int			quote_len;		/* ... from there on; 0: it is nobody's but the user's */
-	Jsonb	   *tools;			/* OpenAI-style schemas; NULL */
+	Jsonb	   *tools;			/* as mw_tools_read makes them; NULL */
 	Jsonb	   *options;		/* of the call: options.c */
 	int			turn;
 	int		   *last_no;		/* of a call of the run, which gets the next one */

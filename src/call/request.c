@@ -400,7 +400,7 @@ mw_call_step(const MwCall *base, const MwCallStep *step)
 		appendStringInfo(&both, ", \"model_settings\": %s}", mw_json_canonical(step->settings));
 		args.model = both.data;
 	}
-	call->tools = mw_tools_read(step->tools);
+	call->tools = step->tools;
 	mw_models_choose(call, &args, step->use);
 	if (step->refresh && strcmp(call->cache_mode, "on") == 0)
 		call->cache_mode = "refresh";
