@@ -37,8 +37,8 @@ extern bool mw_json_is_object(Jsonb *jb);
 extern bool mw_json_is_array(Jsonb *jb);
 
 /*
- * Rebuild a jsonb with each string leaf (and, where keys is true, each key)
- * passed through fn, which returns its argument to keep it.
+ * A jsonb with each string leaf (and, where keys is true, each key) passed
+ * through fn, which returns its argument to keep it; itself where all are kept.
  */
 typedef char *(*MwJsonLeaf) (char *s, int len, int *newlen, void *arg);
 extern Jsonb *mw_json_map_strings(Jsonb *jb, bool keys, MwJsonLeaf fn, void *arg);

@@ -68,8 +68,37 @@ mw_json_get_jsonb(Jsonb *jb, const char *key)
 
 /* ---------- rebuilding ---------- */
 
+/* One token more of the value that is being built */
+static JsonbValue *
+push_token(JsonbParseState **stack, JsonbIteratorToken tok, JsonbValue *v)
+{
+	bool		has_value = tok == WJB_KEY || tok == WJB_VALUE || tok == WJB_ELEM;
+
+	/* a raw scalar's array must be passed on as it came */
+	return pushJsonbValue(stack, tok, has_value || (tok == WJB_BEGIN_ARRAY && v->val.array.rawScalar) ? v : NULL);
+}
+
+/* The first n tokens of a value, as they are */
+static JsonbParseState *
+push_first(Jsonb *jb, int n)
+{
+	JsonbIterator *it = JsonbIteratorInit(&jb->root);
+	JsonbParseState *stack = NULL;
+	JsonbValue	v;
+
+	while (n-- > 0)
+	{
+		JsonbIteratorToken tok = JsonbIteratorNext(&it, &v, false);
+
+		(void) push_token(&stack, tok, &v);
+	}
+	return stack;
+}
+
 /*
- * mw_json_map rebuilds a value with each leaf passed through fn.  The place
+ * mw_json_map passes each leaf of a value through fn; the value itself comes back
+ * where none has changed, as in nearly all messages, and another is built from
+ * the first that has.  The place
  * tells fn where it is: path[0..depth-1] are the keys on the way (NULL for an
  * element of an array).  Jsonb is never deeper than its own parser's stack
  * allowed, but this does not recurse, so that is of no account; beyond
@@ -85,13 +114,14 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 	JsonbIteratorToken tok;
 	MwJsonPlace place = {0};
 	bool		raw_scalar = false;
+	bool		changed = false;
 
 	it = JsonbIteratorInit(&jb->root);
-	while ((tok = JsonbIteratorNext(&it, &v, false)) != WJB_DONE)
+	for (int n = 0; (tok = JsonbIteratorNext(&it, &v, false)) != WJB_DONE; n++)
 	{
 		int			level = Min(place.depth, MW_JSON_MAX_DEPTH);
-		char	   *s;
-		char	   *t;
+		char	   *s = NULL;
+		char	   *t = NULL;
 		int			len;
 
 		switch (tok)
@@ -106,12 +136,9 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 					level = Min(place.depth, MW_JSON_MAX_DEPTH);
 					place.path[level - 1] = NULL;	/* until a key names it */
 				}
-				/* a raw scalar's array must be passed on as it came */
-				result = pushJsonbValue(&stack, tok, raw_scalar ? &v : NULL);
 				break;
 			case WJB_END_ARRAY:
 			case WJB_END_OBJECT:
-				result = pushJsonbValue(&stack, tok, NULL);
 				if (!raw_scalar)
 					place.depth--;
 				break;
@@ -123,13 +150,7 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 					place.is_key = true;
 					t = fn(s, v.val.string.len, &len, &place, arg);
 					place.is_key = false;
-					if (t != s)
-					{
-						v.val.string.val = t;
-						v.val.string.len = len;
-					}
 				}
-				result = pushJsonbValue(&stack, tok, &v);
 				break;
 			case WJB_VALUE:
 			case WJB_ELEM:
@@ -137,11 +158,6 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 				{
 					s = pnstrdup(v.val.string.val, v.val.string.len);
 					t = fn(s, v.val.string.len, &len, &place, arg);
-					if (t != s)
-					{
-						v.val.string.val = t;
-						v.val.string.len = len;
-					}
 				}
 				else if (v.type == jbvNumeric && (what & MW_JSON_NUMBERS))
 				{
@@ -150,20 +166,24 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 					place.is_number = true;
 					t = fn(s, strlen(s), &len, &place, arg);
 					place.is_number = false;
-					if (t != s)
-					{
-						v.type = jbvString;
-						v.val.string.val = t;
-						v.val.string.len = len;
-					}
 				}
-				result = pushJsonbValue(&stack, tok, &v);
 				break;
 			default:
 				elog(ERROR, "unexpected jsonb token %d", (int) tok);
 		}
+		if (t != s)
+		{
+			if (!changed)
+				stack = push_first(jb, n);
+			changed = true;
+			v.type = jbvString;
+			v.val.string.val = t;
+			v.val.string.len = len;
+		}
+		if (changed)
+			result = push_token(&stack, tok, &v);
 	}
-	return JsonbValueToJsonb(result);
+	return changed ? JsonbValueToJsonb(result) : jb;
 }
 
 typedef struct PlainLeaf
