@@ -197,7 +197,7 @@ sub _call
 sub drive
 {
 	my ($self, $clients, $next, %o) = @_;
-	my ($select, %at, $ticked) = (IO::Select->new, (), 0);
+	my ($select, $ticked, %at) = (IO::Select->new, 0);
 	my $start = sub {
 		my ($i) = @_;
 		my $job = $next->($i) or return;
