@@ -17,7 +17,7 @@
  *			lead		the match may begin at a + or ( before it; plus: there must be a +
  *			before		the match begins at the word before it: May 17, AB 12
  *			high		a character beyond ASCII follows it
- *	key		letters, digits, _ and - with a digit or a _ among them; start=AKIA,ghp_ its beginnings
+ *	key		letters, digits, _ and - with one of them or a digit inside; start=AKIA,ghp_ its beginnings
  *	at		around an @ (high: only beside characters beyond ASCII)
  *	colon	hexadecimal digits with two colons and more
  *	dash	pairs of hexadecimal digits with hyphens

@@ -38,6 +38,12 @@ static const MwRecognizer recs[] =
 		"@(?:[\\p{Latin}\\p{Cyrillic}\\p{Greek}0-9](?:[\\p{Latin}\\p{Cyrillic}\\p{Greek}0-9-]{0,61}[\\p{Latin}\\p{Cyrillic}\\p{Greek}0-9])?\\.){1,8}"
 		"[\\p{Latin}\\p{Cyrillic}\\p{Greek}]{2,24}" MAIL_END,
 		"email", NULL, 90),
+	/* a Latin name at a domain of any alphabet, a label of which begins in it: behind example.cn the sentence may go on */
+	REC("EMAIL", "at high",
+		"(?<![A-Za-z0-9_%+-])(?<![A-Za-z0-9_%+-]\\.)[A-Za-z0-9_%+-](?:['.!#$&*^~]?[A-Za-z0-9_%+'-]){0,63}"
+		"@(?=(?:[A-Za-z0-9-]{1,63}\\.){0,7}[^\\x00-\\x7f])(?:[\\p{L}\\p{N}](?:[\\p{L}\\p{M}\\p{N}-]{0,61}[\\p{L}\\p{M}\\p{N}])?\\.){1,8}"
+		"(?:xn--[A-Za-z0-9-]{2,58}|[A-Za-z]{2,24}(?![A-Za-z0-9])|[\\p{L}\\p{M}]{2,24}(?=[\\s<>\"'),;:/?&!；，。.\\]}]|$))",
+		"email", NULL, 89),
 	/* and of alphabets whose words have no blanks between them: only between marks, and without Latin letters before the @, which are an address by themselves */
 	REC("EMAIL", "at high",
 		"(?<![^\\s<>\"'(:：,;；，])(?:(?:\\.(?!@))?(?![A-Za-z])[\\p{L}\\p{M}\\p{N}_%+-]){1,64}"

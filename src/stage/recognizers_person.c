@@ -14,7 +14,7 @@
 	"|паспорт|паспорта|Паспорт|护照|護照|旅券|パスポート|여권|جواز|पासपोर्ट|דרכון|διαβατήριο|hộ chiếu|paspor"
 
 #define LICENCE_WORDS \
-	"=driver license|drivers license|driver s license|driver licence|drivers licence|driver s licence|driving licence|driving license|driver lic|driverslicense|dl|dl no|dl number|license number|licence number|license no|licence no" \
+	"=driver license|drivers license|driver s license|driver licence|drivers licence|driver s licence|driving licence|driving license|driver lic|driverslicense|dl|dl no|dl number|dvla|dvla no|dvla number|license number|licence number|license no|licence no" \
 	"|führerschein|führerscheinnummer|permis de conduire|permis|patente|patente di guida|permiso de conducir|carné de conducir|licencia de conducir|licencia de conducción|carta de condução|cnh|rijbewijs|rijbewijsnummer|prawo jazdy|körkort|førerkort|kørekort|ajokortti" \
 	"|водительское удостоверение|водительского удостоверения|права|驾驶证|驾照|運転免許|免許証|운전면허|sürücü belgesi|ehliyet|bằng lái"
 
@@ -39,7 +39,7 @@
 	"|사업자등록번호|사업자번호|brn|法人番号|统一社会信用代码|纳税人识别号|uen|الرقم الموحد|ח פ|ע מ"
 
 /* one run, or groups with one mark between them */
-#define ID_NUMBER L "(?<![0-9][.,/-])(?:[A-Z0-9]{7,20}|[A-Za-z0-9]{7,14}|[A-Z0-9]{1,12}(?:[./-][A-Z0-9]{1,12}){1,5}|[A-Z0-9]{1,5}(?: [A-Z0-9]{1,6}){1,5})" R "(?![.,/-][0-9])"
+#define ID_NUMBER L "(?<![0-9][.,/-])(?:[A-Z0-9]{7,20}|[A-Za-z0-9]{7,14}|[A-Z0-9]{1,12}(?:[./-][A-Z0-9]{1,12}){1,5}|[A-Z0-9]{1,5}(?: [A-Z0-9]{1,6}){1,5})" R "(?![.,/-][0-9])(?:[(\\[][0-9A-Z][)\\]])?"
 #define ID_BEFORE L "[A-Z]{1,4}[ .-][A-Z0-9]{1,12}(?:[ ./-][A-Z0-9]{1,9}){0,5}" R "(?![.,/-][0-9])"
 
 #define MONTH "(?:[A-Za-z\\x{c0}-\\x{24f}\\x{370}-\\x{52f}]{3,12})"
@@ -86,8 +86,8 @@ static const MwRecognizer recs[] =
 		L "[A-Z0-9]{1,8}(?:[ -][A-Z0-9]{1,8}){0,4}[A-Z0-9]{0,12}" R,
 		"paper", LICENCE_WORDS, 45),
 
-	REC("BANK_ACCOUNT", "number len=2-20 min=6",
-		LN "[0-9]{6,20}" RN,
+	REC("BANK_ACCOUNT", "number len=2-26 min=6",
+		LN "[0-9]{6,26}" RN,
 		NULL, ACCOUNT_WORDS, 44),
 	REC("BANK_ACCOUNT", "number len=2-10 sep=-~ min=8",
 		LN "[0-9]{2,10}(?:[ -][0-9]{2,10}){1,5}" RN,

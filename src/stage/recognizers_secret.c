@@ -74,7 +74,7 @@ static const MwRecognizer recs[] =
 		KL "[0-9a-f]{32}-us[0-9]{1,2}" KR, NULL, NULL, 88),
 	/* a bot of Telegram: a number, a colon, 35 characters */
 	REC("API_KEY", "number len=8-10 sep=_",
-		KL "[0-9]{8,10}:AA" W "{33}(?!" W ")", NULL, NULL, 88),
+		KL "[0-9]{8,10}:AA" W "{31,36}(?!" W ")", NULL, NULL, 88),
 	/* a bot of Discord: three parts with points */
 	REC("API_KEY", "word len=24,26 sep=. first=a",
 		KL "[MNO][A-Za-z0-9]{23,25}\\." W "{6}\\." W "{27,40}(?!" W ")", NULL, NULL, 88),

@@ -65,7 +65,7 @@ at_key(MwSearch *q, MwScanDone *done, int b)
 	done->key = b;
 }
 
-/* Whether a _ can stand in a key of a vendor, of which sixteen characters and more follow: few names are as long */
+/* Whether a _ or - can stand in a key of a vendor, of which sixteen characters and more follow: few names are as long */
 static inline bool
 may_be_key(const char *s, int len, int i)
 {
@@ -96,7 +96,8 @@ at_digit(MwSearch *q, MwScanDone *done, int i)
 
 	while (b > done->run && is_letter(s[b - 1]))
 		b--;
-	if (b > 0 && (s[b - 1] == '%' || s[b - 1] == '\\' || (s[b - 1] == '#' && b > 1 && s[b - 2] == '&')))
+	/* %40, \n1, \n+1, &#64; */
+	if (b > 0 && (s[b - 1] == '%' || s[b - 1] == '\\' || (b > 2 && s[b - 3] == '\\') || (b > 1 && s[b - 1] == '#' && s[b - 2] == '&')))
 		q->escapes = true;
 	while (e < q->len && is_digit(s[e]))
 		e++;
@@ -207,6 +208,8 @@ mw_pii_scan(MwSearch *q)
 					break;
 				case '-':
 					mw_scan_hyphen(q, &done, i);
+					if (i >= done.key && i > 0 && is_alnum(s[i - 1]) && may_be_key(s, len, i))
+						at_key(q, &done, i);
 					break;
 				case ':':
 					if (i + 2 < len && s[i + 1] == '/' && s[i + 2] == '/')

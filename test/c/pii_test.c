@@ -201,12 +201,16 @@ static const struct
 	{"curl -u joan:s3same https://ci.example", "PASSWORD", "s3same"},
 	{"key_size = X25519.secret_length"}, {"IceSSL.KeyFile = server_2048_main.pem"}, {"token_url: \"https://Login.Example.com/oAuth2/V2/aUth\""},
 	{"the session_handler_for_long_requests is new"}, {"len(password) > 128 characters"},
+	{"glpat-QwErTyUiOpAsDfGhJkLz of GitLab", "API_KEY", "glpat-QwErTyUiOpAsDfGhJkLz"}, {"a well-known, state-of-the-art-and-long-winded-thing"},
+	{"mail info@\xe4\xbe\x8b\xe5\xad\x90.\xe5\xb9\xbf\xe5\x91\x8a, or not", "EMAIL", "info@\xe4\xbe\x8b\xe5\xad\x90.\xe5\xb9\xbf\xe5\x91\x8a"},
+	{"wang@example.cn\xe8\xb0\xa2\xe8\xb0\xa2.\xe5\xa5\xbd", "EMAIL", "wang@example.cn"},
 	/* what an URL, HTML or a program writes for a character */
 	{"https://shop.example/?mail=joan%40mail.example&x=1", "EMAIL", "joan%40mail.example"},
 	{"phone=%2B44%2020%207946%200958&y=2", "PHONE", "%2B44%2020%207946%200958"},
 	{"<p>joan&#64;mail.example</p>", "EMAIL", "joan&#64;mail.example"}, {"<p>joan&#x40;mail&period;example</p>", "EMAIL", "joan&#x40;mail&period;example"},
 	{"4111&nbsp;1111&nbsp;1111&nbsp;1111", "CC", "4111&nbsp;1111&nbsp;1111&nbsp;1111"},
 	{"{\\\"said\\\": \\\"thanks\\n4111111111111111\\\"}", "CC", "4111111111111111"}, {"joan\\u0040mail.example", "EMAIL", "joan\\u0040mail.example"},
+	{"{\\\"said\\\": \\\"thanks\\n+44 20 7946 0958\\\"}", "PHONE", "+44 20 7946 0958"},
 	{"100%25 of 40%; &#35;12 and &nbsp;"}, {"C:\\new\\41\\text"},
 	/* a number that a word calls a state's or a tax office's, whatever country's */
 	{"My national ID is 48-221907-K5.", "NATIONAL_ID", "48-221907-K5"}, {"carta d'identit\xc3\xa0: XA 1234567", "NATIONAL_ID", "XA 1234567"},
