@@ -335,27 +335,66 @@ write_new(MwRun *run, List *new)
 	pfree(nulls);
 }
 
+/* Where a row of the session lies; false where only a statement finds it */
+static bool
+lies_at(MwRun *run, int64 seq, ItemPointer at)
+{
+	static MwRowTable table = {.name = "thread",.nkeys = 3,.equal = {F_TEXTEQ, F_TEXTEQ, F_INT8EQ}};
+	Datum		key[3] = {CStringGetTextDatum(run->tenant), CStringGetTextDatum(run->session), Int64GetDatum(seq)};
+	ItemPointer found = NULL;
+	MwRoleSave	save;
+	MwRow		row;
+
+	mw_become_owner(&save);
+	if (mw_row_open(&row, &table, key))
+		found = mw_row_place(&row);
+	if (found != NULL)
+		*at = *found;
+	mw_row_close(&row);
+	mw_become_caller(&save);
+	return found != NULL;
+}
+
+/*
+ * By their places, where they have them: to find them by the index would be to
+ * have read, under SERIALIZABLE, what stands beside them there, which is other
+ * sessions'.  The session is ours, so that nobody moves them.
+ */
 static void
 write_removed(MwRun *run, List *gone)
 {
-	static MwStmt stmt = {
-		"UPDATE mw.thread SET removed_step = $4"
-		" WHERE tenant OPERATOR(pg_catalog.=) $1 AND session OPERATOR(pg_catalog.=) $2 AND seq OPERATOR(pg_catalog.=) ANY ($3)",
-		4, {TEXTOID, TEXTOID, INT8ARRAYOID, INT4OID}
+	static MwStmt at_places = {
+		"UPDATE mw.thread SET removed_step = $2 WHERE ctid OPERATOR(pg_catalog.=) ANY ($1)",
+		2, {TIDARRAYOID, INT4OID}, true
 	};
-	Datum	   *seqs = palloc(sizeof(Datum) * list_length(gone));
+	static MwStmt by_key = {
+		"UPDATE mw.thread SET removed_step = $2"
+		" WHERE tenant OPERATOR(pg_catalog.=) $3 AND session OPERATOR(pg_catalog.=) $4 AND seq OPERATOR(pg_catalog.=) ANY ($1)",
+		4, {INT8ARRAYOID, INT4OID, TEXTOID, TEXTOID}
+	};
+	int			n = list_length(gone);
+	Datum	   *seqs = palloc(sizeof(Datum) * n);
+	Datum	   *tids = palloc(sizeof(Datum) * n);
+	ItemPointerData *places = palloc(sizeof(ItemPointerData) * n);
 	Datum		values[4];
-	ListCell   *lc;
-	int			n = 0;
+	bool		placed = true;
 
-	foreach(lc, gone)
-		seqs[n++] = Int64GetDatum(((MwMsg *) lfirst(lc))->seq);
-	values[0] = CStringGetTextDatum(run->tenant);
-	values[1] = CStringGetTextDatum(run->session);
-	values[2] = PointerGetDatum(construct_array(seqs, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
-	values[3] = Int32GetDatum(run->step);
+	for (int i = 0; i < n; i++)
+	{
+		int64		seq = ((MwMsg *) list_nth(gone, i))->seq;
+
+		seqs[i] = Int64GetDatum(seq);
+		tids[i] = PointerGetDatum(&places[i]);
+		placed = placed && lies_at(run, seq, &places[i]);
+	}
+	values[0] = PointerGetDatum(placed ?
+								construct_array(tids, n, TIDOID, sizeof(ItemPointerData), false, TYPALIGN_SHORT) :
+								construct_array(seqs, n, INT8OID, sizeof(int64), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+	values[1] = Int32GetDatum(run->step);
+	values[2] = CStringGetTextDatum(run->tenant);
+	values[3] = CStringGetTextDatum(run->session);
 	SPI_connect();
-	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
+	(void) mw_spi_write(placed ? &at_places : &by_key, MW_AS_OWNER, values, NULL);
 	SPI_finish();
 }
 

@@ -484,6 +484,12 @@ mw_row_get(MwRow *row, AttrNumber column, bool *isnull)
 	return slot_getattr(row->slot, column, isnull);
 }
 
+ItemPointer
+mw_row_place(MwRow *row)
+{
+	return row->answer ? NULL : &row->slot->tts_tid;
+}
+
 void
 mw_row_close(MwRow *row)
 {

@@ -54,6 +54,8 @@ extern bool mw_row_open(MwRow *row, MwRowTable *table, const Datum *key);
 /* The next one, where the key is not a whole one, or not of one row */
 extern bool mw_row_next(MwRow *row);
 extern Datum mw_row_get(MwRow *row, AttrNumber column, bool *isnull);
+/* Where it lies, for as long as nobody else writes it; NULL where a statement asked for it */
+extern ItemPointer mw_row_place(MwRow *row);
 extern void mw_row_close(MwRow *row);
 
 #endif

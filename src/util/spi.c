@@ -288,7 +288,7 @@ run(MwStmt *stmt, MwAs as, Datum *values, const char *nulls, bool read_only, lon
 	pin(&pinned);
 
 	plan = plan_for(stmt);
-	if (as == MW_AS_CALLER && read_only && !is_planned(plan))
+	if (((as == MW_AS_CALLER && read_only) || stmt->by_index) && !is_planned(plan))
 		plan_by_index(&pinned);
 	mw_spi_depth++;
 	snapshot = IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot();

@@ -24,6 +24,7 @@ typedef struct MwStmt
 	const char *sql;
 	int			nargs;
 	Oid			types[25];
+	bool		by_index;		/* never by reading the whole table, however small, whoever asks */
 } MwStmt;
 
 /*
