@@ -140,7 +140,7 @@ test/c/%_test: test/c/%_test.c $(C_HEADERS) build.flags
 
 # What train/learn.py counts with
 train/ngrams: train/ngrams.c src/stage/ngrams.c src/stage/normalise.c $(C_HEADERS)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(filter %.c,$^) -o $@ -L$(libdir) -lpgcommon -lpgport -lm
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(filter %.c,$^) -o $@ -L$(pkglibdir) -L$(libdir) -lpgcommon -lpgport -lm
 EXTRA_CLEAN += train/ngrams
 
 .PHONY: test-c

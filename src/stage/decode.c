@@ -146,14 +146,57 @@ mw_view_parted(const MwView *v, MwView *out)
 	return true;
 }
 
+/* The letter that a digit or mark resembles, or the character itself */
+static char
+leet_letter(char c)
+{
+	switch (c)
+	{
+		case '0':
+			return 'o';
+		case '1':
+		case '!':
+			return 'i';
+		case '|':
+			return 'l';
+		case '3':
+			return 'e';
+		case '4':
+		case '@':
+			return 'a';
+		case '5':
+		case '$':
+			return 's';
+		case '7':
+		case '+':
+			return 't';
+		case '8':
+			return 'b';
+		case '9':
+			return 'g';
+		default:
+			return c;
+	}
+}
+
+/* Is the 1 at s[i] rather an l: all, rule, filter? */
+static bool
+is_ell(const MwView *v, int i)
+{
+	char		before = i > 0 ? v->s[i - 1] : ' ';
+
+	return before == '1' || (i + 1 < v->len && v->s[i + 1] == '1') || strchr("aeiouAEIOU430@", before) != NULL;
+}
+
 /* mw_view_leet reads digits and marks as the letters they resemble, in words that have letters too. */
-bool
-mw_view_leet(const MwView *v, MwView *out)
+int
+mw_view_leet(const MwView *v, bool ell, MwView *out)
 {
 	char	   *s;
 	int		   *map;
+	int			n = 0;
 	int			i = 0;
-	bool		any = false;
+	int			read = 0;
 
 	view_alloc(v, &s, &map);
 	while (i < v->len)
@@ -162,58 +205,37 @@ mw_view_leet(const MwView *v, MwView *out)
 		int			letters = 0;
 		int			marks = 0;
 
-		while (k < v->len && (is_letter(v->s[k]) || is_digit(v->s[k]) || v->s[k] == '$' || v->s[k] == '@' || v->s[k] == '!'))
+		while (k < v->len)
 		{
 			if (is_letter(v->s[k]))
 				letters++;
-			else
+			else if (leet_letter(v->s[k]) != v->s[k] || is_digit(v->s[k]))
 				marks++;
+			else
+				break;
 			k++;
 		}
 		if (k == i)
 		{
-			map[i] = origin(v, i);
-			s[i] = v->s[i];
-			i++;
+			map[n] = origin(v, i);
+			s[n++] = v->s[i++];
 			continue;
 		}
-		for (; i < k; i++)
+		while (i < k)
 		{
 			char		c = v->s[i];
 
-			if (marks > 0 && (letters > 0 || marks <= 3))
-				switch (c)
-				{
-					case '0':
-						c = 'o';
-						break;
-					case '1':
-					case '!':
-						c = 'i';
-						break;
-					case '3':
-						c = 'e';
-						break;
-					case '4':
-					case '@':
-						c = 'a';
-						break;
-					case '5':
-					case '$':
-						c = 's';
-						break;
-					case '7':
-						c = 't';
-						break;
-				}
+			/* a word, or so few marks that they stand for one */
+			if (marks > 0 && (letters > 0 || (marks <= 3 && c != '|' && c != '+')))
+				c = ell && c == '1' && is_ell(v, i) ? 'l' : leet_letter(c);
 			if (c != v->s[i])
-				any = true;
-			s[i] = c;
-			map[i] = origin(v, i);
+				read++;
+			map[n] = origin(v, i++);
+			s[n++] = c;
 		}
 	}
-	view_end(v, out, s, map, v->len);
-	return any;
+	view_end(v, out, s, map, n);
+	return read;
 }
 
 /* Entities that can spell a tag or a word */

@@ -161,7 +161,7 @@ mw_view_hints(const MwView *v)
 		hints |= MW_HINT_CAMEL;
 	if (lone >= 4)
 		hints |= MW_HINT_SPACED;
-	if (leet >= 4)
+	if (leet >= 3)
 		hints |= MW_HINT_LEET;
 	if (percent >= 3)
 		hints |= MW_HINT_PERCENT;

@@ -36,6 +36,8 @@
 #define MW_DECODE_DEPTH		2
 /* pieces looked at in one text */
 #define MW_DECODE_PIECES	64
+/* one letter in so many is written as a digit or a mark: that is a way to hide */
+#define LEET_DENSE			20
 /* texts that passed: four a place, the newest first, so that a thousand in turn hardly ever put each other out */
 #define MW_PASSED			2048
 #define MW_PASSED_ALIKE		4
@@ -205,6 +207,15 @@ judge_others(Judging *j, const MwView *v, bool whole)
 	}
 }
 
+/* A view with one trick undone; learned: and so much of it that the classifier reads another text */
+static void
+judge_undone(Judging *j, const MwView *v, bool learned)
+{
+	judge_view(j, v, NULL);
+	if (learned && j->plan->nothers > 0)
+		judge_others(j, v, false);
+}
+
 static void
 judge_all(Judging *j, const MwView *v, int depth)
 {
@@ -222,15 +233,23 @@ judge_all(Judging *j, const MwView *v, int depth)
 	if ((hints & (MW_HINT_PERCENT | MW_HINT_ENTITY | MW_HINT_BACKSLASH)) && mw_view_unescaped(v, &other))
 		judge_view(j, &other, NULL);
 	if ((hints & MW_HINT_SPACED) && mw_view_joined(v, &other))
-		judge_view(j, &other, NULL);
+		judge_undone(j, &other, true);
 	if ((hints & MW_HINT_CAMEL) && mw_view_parted(v, &other))
 		judge_view(j, &other, NULL);
-	if ((hints & MW_HINT_LEET) && mw_view_leet(v, &other))
-		judge_view(j, &other, NULL);
+	if (hints & MW_HINT_LEET)
+	{
+		int			read = mw_view_leet(v, false, &other);
+
+		/* of ordinary text with numbers hardly a letter changes, and the classifier has seen it */
+		if (read > 0)
+			judge_undone(j, &other, read >= v->len / LEET_DENSE);
+		if (read >= v->len / LEET_DENSE && mw_view_leet(v, true, &other) > 0)
+			judge_undone(j, &other, true);
+	}
 	if (asks & (1 << MW_WORD_ROT13) && mw_view_rot13(v, &other))
-		judge_view(j, &other, NULL);
+		judge_undone(j, &other, true);
 	if (asks & (1 << MW_WORD_REVERSED) && mw_view_reversed(v, &other))
-		judge_view(j, &other, NULL);
+		judge_undone(j, &other, true);
 	if ((hints & (MW_HINT_SOLID | MW_HINT_NUMBERS)) && depth < MW_DECODE_DEPTH)
 	{
 		int			at = 0;

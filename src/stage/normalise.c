@@ -47,7 +47,7 @@ static const struct
 	{0x0430, 'a'}, {0x0432, 'b'}, {0x0433, 'r'}, {0x0435, 'e'}, {0x043a, 'k'}, {0x043c, 'm'}, {0x043d, 'h'},
 	{0x043e, 'o'}, {0x043f, 'n'}, {0x0440, 'p'}, {0x0441, 'c'}, {0x0442, 't'}, {0x0443, 'y'}, {0x0445, 'x'},
 	{0x0455, 's'}, {0x0456, 'i'}, {0x0457, 'i'}, {0x0458, 'j'}, {0x04bb, 'h'}, {0x0501, 'd'}, {0x051b, 'q'},
-	{0x051d, 'w'}, {0x0475, 'v'}, {0x0261, 'g'}, {0x0131, 'i'},
+	{0x051d, 'w'}, {0x0475, 'v'}, {0x0261, 'g'}, {0x0131, 'i'}, {0x0251, 'a'}, {0x03f2, 'c'}, {0x04cf, 'l'},
 };
 
 static char
@@ -86,10 +86,27 @@ small_letter(uint32 c)
 	return c;
 }
 
+/* Small capitals, in the order of the alphabet; 0: there is none */
+static const uint16 small_capitals[26] = {
+	0x1d00, 0x299, 0x1d04, 0x1d05, 0x1d07, 0xa730, 0x262, 0x29c, 0x26a, 0x1d0a, 0x1d0b, 0x29f, 0x1d0d,
+	0x274, 0x1d0f, 0x1d18, 0xa7af, 0x280, 0xa731, 0x1d1b, 0x1d1c, 0x1d20, 0x1d21, 0, 0x28f, 0x1d22
+};
+
 /* Latin letters that have no decomposition, and quotation marks that ASCII has too */
 static uint32
 plain_letter(uint32 c)
 {
+	/* white letters in black circles and squares, and those that flags are made of */
+	if (c >= 0x1f150 && c <= 0x1f169)
+		return 'a' + (c - 0x1f150);
+	if (c >= 0x1f170 && c <= 0x1f189)
+		return 'a' + (c - 0x1f170);
+	if (c >= 0x1f1e6 && c <= 0x1f1ff)
+		return 'a' + (c - 0x1f1e6);
+	if ((c >= 0x262 && c <= 0x29f) || (c >= 0x1d00 && c <= 0x1d22) || (c >= 0xa730 && c <= 0xa7af))
+		for (int i = 0; i < 26; i++)
+			if (small_capitals[i] == c)
+				return 'a' + i;
 	switch (c)
 	{
 		case 0xf8:
@@ -256,7 +273,7 @@ script_of(uint32 c)
 		return ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') ? 1 : 0;
 	if ((c >= 0x370 && c < 0x530) || c == 0x1d79)
 		return 2;
-	if (c == 0x261 || c == 0x131)
+	if (c == 0x251 || c == 0x261 || c == 0x131)
 		return 2;
 	return 0;
 }
@@ -340,6 +357,9 @@ mw_normalise(const char *s, int len, MwView *out)
 			put_char(&b, c, i);
 			flag = false;
 			script = script_of(c);
+			/* a digit between letters may stand for one: the token goes on */
+			if (c >= '0' && c <= '9')
+				script = -1;
 		}
 		else
 		{
@@ -352,7 +372,16 @@ mw_normalise(const char *s, int len, MwView *out)
 			else if (c < 0xe0000)
 				flag = false;
 			script = 0;
-			if (is_settled(c))
+			/* the euro sign is an e to whoever hides words: behind a letter, or before one and behind no number */
+			if (c == 0x20ac && ((b.n > 0 && script_of((unsigned char) b.s[b.n - 1]) == 1) ||
+								(i + n < len && script_of((unsigned char) s[i + n]) == 1 && (i == 0 || s[i - 1] < '0' || s[i - 1] > '9'))))
+				c = 'e';
+			if (c == 'e')
+			{
+				put_char(&b, c, i);
+				script = 1;
+			}
+			else if (is_settled(c))
 			{
 				put_char(&b, c, i);
 				script = script_of(c);

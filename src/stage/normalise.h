@@ -42,7 +42,8 @@ extern int	mw_view_hints(const MwView *v);
 /* Views with one trick undone (the others as they are); false where nothing came of it. */
 extern bool mw_view_joined(const MwView *v, MwView *out);
 extern bool mw_view_parted(const MwView *v, MwView *out);
-extern bool mw_view_leet(const MwView *v, MwView *out);
+/* ell: a 1 beside another or behind a vowel is an l, else each is an i; how many characters are read as others */
+extern int	mw_view_leet(const MwView *v, bool ell, MwView *out);
 extern bool mw_view_unescaped(const MwView *v, MwView *out);	/* percent, entities, backslashes */
 extern bool mw_view_rot13(const MwView *v, MwView *out);
 extern bool mw_view_reversed(const MwView *v, MwView *out);

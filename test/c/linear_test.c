@@ -137,7 +137,8 @@ look(char *s, int len)
 	(void) mw_view_hints(&v);
 	(void) mw_view_joined(&v, &other);
 	(void) mw_view_parted(&v, &other);
-	(void) mw_view_leet(&v, &other);
+	(void) mw_view_leet(&v, false, &other);
+	(void) mw_view_leet(&v, true, &other);
 	(void) mw_view_unescaped(&v, &other);
 	(void) mw_view_rot13(&v, &other);
 	(void) mw_view_reversed(&v, &other);

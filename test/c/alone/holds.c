@@ -235,6 +235,12 @@ mw_holds_normaliser(const char *s, int len, MwMust must)
 	must(same(again.s, again.len, v.s, v.len), "a normalised view is its own view", s, len);
 }
 
+static bool
+leet(const MwView *v, MwView *out)
+{
+	return mw_view_leet(v, true, out) > 0;
+}
+
 static void
 decoder(const MwView *v, int original, int depth, MwMust must)
 {
@@ -245,7 +251,7 @@ decoder(const MwView *v, int original, int depth, MwMust must)
 		const char *what;
 	}			views[] = {
 		{mw_view_joined, true, "joined letters lead back"}, {mw_view_parted, true, "parted humps lead back"},
-		{mw_view_leet, true, "leetspeak leads back"}, {mw_view_unescaped, true, "percent, entities and backslashes lead back"},
+		{leet, true, "leetspeak leads back"}, {mw_view_unescaped, true, "percent, entities and backslashes lead back"},
 		{mw_view_rot13, true, "rot13 leads back"}, {mw_view_reversed, false, "the reversed view leads back"}
 	};
 	MwView		other;
