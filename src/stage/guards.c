@@ -546,7 +546,8 @@ const MwGuard mw_builtin_guards[] =
 		"(?<![a-z])(?<!not )(?<!never )(?<!n't )(?<!i )(?<!we )" QUOTED SHOW SP "(?:me |us |out )?(?:the |your )(?:full |entire |exact )?(?:system|developer) messages?(?![a-z])",
 	0.5, MW_GUARD_BLOCK},
 	{"dan_anywhere", "multilingual",
-		"(?:du bist|tu es|vous etes|eres|sei|voce e|jestes|ты|вы|ти|你是|你现在是|你現在是|あなたは|너는|당신은|أنت|तुम|आप)(?: (?:jetzt|ab jetzt|maintenant|desormais|ahora|ora|agora|teraz|теперь|сейчас|тепер|이제|الآن|अब))?(?:今|今から)? ?dan(?![a-z])|(?:jetzt|ahora eres|agora e|agora voce e|теперь ты|이제 너는|今から|现在开始你是|الآن أنت) ?dan(?![a-z])",
+		"du bist (?:jetzt |ab jetzt )?dan(?![a-z])|bist du (?:jetzt )?dan(?![a-z])|tu es (?:maintenant |desormais )?dan(?![a-z])|vous etes (?:maintenant |desormais )?dan(?![a-z])|eres (?:ahora )?dan(?![a-z])|ora sei dan(?![a-z])|sei ora dan(?![a-z])|voce (?:agora )?e (?:agora )?dan(?![a-z])"
+		"|jestes teraz dan(?![a-z])|теперь ты dan(?![a-z])|ты теперь dan(?![a-z])|тепер ти dan(?![a-z])|你现在是 ?dan(?![a-z])|你是 ?dan(?![a-z])|你現在是 ?dan(?![a-z])|あなたは(?:今|今から)? ?dan(?![a-z])|今から ?dan(?![a-z])|너는 (?:이제 )?dan(?![a-z])|당신은 (?:이제 )?dan(?![a-z])|أنت (?:الآن )?dan(?![a-z])|الآن أنت dan(?![a-z])",
 	1, MW_GUARD_BLOCK},
 	{"leak_question_anywhere", "multilingual",
 		"(?:was (?:ist|sind|steht in)|wie laute[nt]|quel(?:le)?s? (?:est|sont)|cual(?:es)? (?:es|son)|qual(?:i|is)? (?:e|sono|sao)|wat (?:is|zijn)|jakie? (?:jest|sa)|какие|каковы?|какой)(?![a-zа-я])[^.!?\\n]{0,20}(?:dein[a-z]{0,2}|ton|tes|vos|votre|tus?|tu[oe]i?|suas?|tuas?|jouw|je|twoj[a-z]{0,2}|тво[а-я]{1,2}|у тебя|ваши?)(?![a-zа-я])[^.!?\\n]{0,20}"
