@@ -474,7 +474,7 @@ struct MwRun
 
 	/* what must not be caught, and who raised the last error first (frame.c) */
 	ErrorData  *sticky;
-	struct
+	struct MwFault
 	{
 		int			kind;		/* MwFaultKind */
 		const char *who;		/* the tool, or the middleware ... */

@@ -188,10 +188,26 @@ mw_approval_undone(MwRun *run, const char *tool_call_id)
 	{
 		Expected   *e = lfirst(lc);
 
-		if (tool_call_id != NULL && strcmp(e->id, tool_call_id) != 0)
+		if (strcmp(e->id, tool_call_id) != 0)
 			continue;
 		e->ran = false;
-		e->gate->outcome = tool_call_id != NULL ? NULL : "failed";
+		e->gate->outcome = NULL;
+	}
+}
+
+void
+mw_approval_failed(MwRun *run, bool all_undone)
+{
+	ListCell   *lc;
+
+	foreach(lc, approvals(run)->expected)
+	{
+		Expected   *e = lfirst(lc);
+
+		if (e->ran && !all_undone)
+			continue;
+		e->ran = false;
+		e->gate->outcome = "failed";
 	}
 }
 

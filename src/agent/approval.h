@@ -87,6 +87,7 @@ extern MwToolResponse *mw_approval_check(MwRun *run, const MwTool *tool, MwToolC
 extern void mw_approval_ran(MwRun *run, const MwToolCall *call, bool failed);
 /* What it did was rolled back, to be done again; NULL: all of this step, for good */
 extern void mw_approval_undone(MwRun *run, const char *tool_call_id);
+extern void mw_approval_failed(MwRun *run, bool all_undone);
 /* The model has said something new: what was let through by then and has not run never will */
 extern void mw_approval_turn(MwRun *run);
 

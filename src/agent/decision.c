@@ -94,6 +94,12 @@ tool_names(const MwAgent *agent)
 	return names;
 }
 
+static int
+by_name(const ListCell *a, const ListCell *b)
+{
+	return strcmp(lfirst(a), lfirst(b));
+}
+
 static void
 check_edit(const MwGate *gate, const MwAgent *agent, Jsonb *decision)
 {
@@ -121,6 +127,7 @@ check_edit(const MwGate *gate, const MwAgent *agent, Jsonb *decision)
 
 		foreach(lc, names)
 			found |= strcmp(lfirst(lc), to) == 0;
+		list_sort(names, by_name);
 		if (!found)
 			does_not_fit("Reviewer edited tool call '%s' to '%s', which is not an available tool. Available tools: %s.",
 						 gate->call.id, to, list_text(names, ""));
@@ -261,7 +268,7 @@ match_list(List *gates, JsonbValue *list)
 	JsonbValue	item;
 	int			n = 0;
 
-	if (list->type != jbvBinary || !JsonContainerIsArray(list->val.binary.data) || JsonContainerSize(list->val.binary.data) == 0)
+	if (list->type != jbvBinary || !JsonContainerIsArray(list->val.binary.data))
 		does_not_fit("Invalid HITLResponse: decisions must be a non-empty array");
 	n = JsonContainerSize(list->val.binary.data);
 	if (n != list_length(gates))

@@ -14,6 +14,7 @@
 #include "agent/values.h"
 #include "agent/run.h"
 #include "util/json.h"
+#include "util/json_push.h"
 
 /* ---------- requests ---------- */
 
@@ -128,6 +129,40 @@ read_tools(MwRun *run, JsonbValue *value, const char *who)
 	return tools;
 }
 
+/* LangChain's short forms: the name of a tool, and "any" */
+static JsonbValue *
+tool_choice(const MwModelRequest *req, JsonbValue *v)
+{
+	char	   *word;
+	ListCell   *lc;
+
+	if (v == NULL || v->type != jbvString)
+		return v;
+	word = pnstrdup(v->val.string.val, v->val.string.len);
+	foreach(lc, req->tools)
+	{
+		JsonbParseState *st = NULL;
+
+		if (strcmp(((MwTool *) lfirst(lc))->name, word) != 0)
+			continue;
+		pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+		push_member(&st, "type", "function");
+		push_key(&st, "function");
+		pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+		push_member(&st, "name", word);
+		pushJsonbValue(&st, WJB_END_OBJECT, NULL);
+		v = palloc(sizeof(JsonbValue));
+		*v = mw_json_value(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)));
+		return v;
+	}
+	if (strcmp(word, "any") == 0)
+	{
+		v->val.string.val = pstrdup("required");
+		v->val.string.len = strlen("required");
+	}
+	return v;
+}
+
 static MwModelRequest *
 read_request(MwRun *run, const MwModelRequest *given, Jsonb *json, const char *who)
 {
@@ -177,7 +212,7 @@ read_request(MwRun *run, const MwModelRequest *given, Jsonb *json, const char *w
 		req->tools = NIL;
 	else if (!same_json(JsonbValueToJsonb(v), tools_json(given->tools)))
 		req->tools = read_tools(run, v, who);
-	req->tool_choice = mw_json_get(json, "tool_choice");
+	req->tool_choice = tool_choice(req, mw_json_get(json, "tool_choice"));
 	if (mw_json_get(json, "response_format") == NULL)
 		req->format = NULL;
 	return req;

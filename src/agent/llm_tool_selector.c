@@ -134,7 +134,7 @@ answer_schema(List *tools)
 	return JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
 }
 
-/* The texts of a JSON array; false where it is none, or holds anything else */
+/* The members of a JSON array; false where it is none.  What is no text is no tool's name either. */
 static bool
 read_names(Jsonb *array, List **names)
 {
@@ -145,24 +145,27 @@ read_names(Jsonb *array, List **names)
 	{
 		JsonbValue *v = getIthJsonbValueFromContainer(&array->root, i);
 
-		if (v->type != jbvString)
-			return false;
-		*names = lappend(*names, pnstrdup(v->val.string.val, v->val.string.len));
+		*names = lappend(*names, v->type == jbvString ? pnstrdup(v->val.string.val, v->val.string.len) :
+						 mw_json_canonical(mw_json_value_jsonb(v)));
 	}
 	return true;
 }
 
-/* What an answer names; false for an answer that is no selection.  A model without structured output puts its JSON between fences. */
+/*
+ * What an answer names; false for an answer that is no selection, and *readable
+ * where it is JSON all the same.  A model without structured output puts its JSON
+ * between fences.
+ */
 static bool
-read_selection(const MwMsg *answer, List **names)
+read_selection(const MwMsg *answer, List **names, bool *readable)
 {
 	const char *from = strchr(answer->text, '{');
 	const char *to = strrchr(answer->text, '}');
-	Jsonb	   *json;
+	Jsonb	   *json = NULL;
 
-	if (from == NULL || to == NULL || to < from)
-		return false;
-	json = mw_json_parse(from, (int) (to - from) + 1, NULL);
+	if (from != NULL && to > from)
+		json = mw_json_parse(from, (int) (to - from) + 1, NULL);
+	*readable = json != NULL || mw_json_parse(answer->text, strlen(answer->text), NULL) != NULL;
 	return mw_json_is_object(json) && read_names(mw_json_get_jsonb(json, "tools"), names);
 }
 
@@ -179,7 +182,7 @@ last_user_message(List *msgs)
 
 /* What to take where no answer was a selection: names, which max_tools does not cut */
 static List *
-fallback_names(MwRun *run, const Selector *c, const MwMsg *answer, List *choice)
+fallback_names(MwRun *run, const Selector *c, const MwMsg *answer, int asked, List *choice)
 {
 	List	   *names = NIL;
 	ListCell   *lc;
@@ -190,7 +193,7 @@ fallback_names(MwRun *run, const Selector *c, const MwMsg *answer, List *choice)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ANSWER),
 					 errmsg("the model that selects tools answered wrongly"),
-					 errdetail("It was asked %d times for {\"tools\": [names]}.", (int) c->max_retries + 1),
+					 errdetail_plural("It was asked %d time for {\"tools\": [names]}.", "It was asked %d times for {\"tools\": [names]}.", asked, asked),
 					 errhint("Name a model that knows structured output in option \"model\" of llm_tool_selector, or say what is to hold then in \"on_parsing_failure\".")));
 			break;
 		case FAIL_NONE:
@@ -227,21 +230,25 @@ ask(MwRun *run, const Selector *c, const MwModelRequest *req, List *choice, bool
 		.purpose = "tool_selection",
 		.fresh = req->fresh,
 	};
-	MwMsg	   *answer = NULL;
+	MwMsg	   *answer;
 	List	   *names;
+	bool		readable;
+	int			asked = 0;
 
-	for (int64 attempt = 0; attempt <= c->max_retries; attempt++)
+	do
 	{
 		answer = mw_model_ask(run, &selection);
-		if (read_selection(answer, &names))
+		asked++;
+		if (read_selection(answer, &names, &readable))
 		{
 			*limited = true;
 			return names;
 		}
 		selection.fresh = true;
-	}
+		/* as in LangChain, a text that is no JSON is not asked for again, unless something else can be done about it */
+	} while (asked <= c->max_retries && (readable || c->on_failure != FAIL_ERROR));
 	*limited = false;
-	return fallback_names(run, c, answer, choice);
+	return fallback_names(run, c, answer, asked, choice);
 }
 
 /* ---------- choosing ---------- */

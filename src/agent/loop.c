@@ -269,7 +269,11 @@ step(MwRun *run, MwNodeResult *result)
 	apply(run, result);
 }
 
-/* A step whose effects go with it when it fails; false: the run ends here, with an error or a text instead of it */
+/*
+ * A step whose effects go with it when it fails; false: the run ends here, with
+ * an error or a text instead of it.  Each tool call is a step of its own: where
+ * one has failed, the results of its siblings are in the thread.
+ */
 static bool
 step_apart(MwRun *run, MwNodeResult *result)
 {
@@ -299,8 +303,13 @@ step_apart(MwRun *run, MwNodeResult *result)
 	PG_END_TRY();
 	MemoryContextSwitchTo(cxt);
 	CurrentResourceOwner = owner;
-	if (edata == NULL)
+	if (edata == NULL && result->failed == NULL)
 		return true;
+	if (edata == NULL)
+	{
+		mw_run_failed(run, result->failed, false);
+		return false;
+	}
 
 	run->msgs = msgs;
 	run->state = state;
@@ -309,7 +318,7 @@ step_apart(MwRun *run, MwNodeResult *result)
 	if (text != NULL)
 		mw_run_end_with(run, text, ended_by);
 	else if (run->return_errors && !mw_frame_must_pass(edata))
-		mw_run_failed(run, edata);
+		mw_run_failed(run, edata, true);
 	else
 		ReThrowError(edata);
 	return false;

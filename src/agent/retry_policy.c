@@ -17,7 +17,6 @@
 #include <math.h>
 
 #include "agent/retry_policy.h"
-#include "gateway/transport.h"
 #include "util/json.h"
 #include "util/json_push.h"
 #include "util/sqlstate.h"
@@ -131,14 +130,13 @@ mw_retry_read(MwMiddleware *m, Jsonb *options)
 static bool
 mends_by_itself(const MwError *err)
 {
-	const char *code = unpack_sql_state(err->edata->sqlerrcode);
-
-	if (strncmp(code, "MW", 2) != 0)
+	if (!mw_errcode_is_ours(err->edata->sqlerrcode))
 		return true;
 	switch (err->edata->sqlerrcode)
 	{
 		case ERRCODE_MW_PROVIDER_REFUSED:
-			return mw_status_retryable(err->http_status);
+			/* LangChain's list, which is shorter than that of the retry stage */
+			return err->http_status != 400 && err->http_status != 401 && err->http_status != 403 && err->http_status != 404;
 		case ERRCODE_MW_PROVIDER_FAILED:
 		case ERRCODE_MW_BREAKER_OPEN:
 		case ERRCODE_MW_DEADLINE:

@@ -328,6 +328,7 @@ go_on_with(MwRun *run, const MwSaved *saved)
 	run->attempts_before = mw_attempts_before(run);
 	run->batch = saved->batch;
 	*run->place = saved->place;
+	mw_structured_restore(run);
 }
 
 static void
@@ -532,13 +533,13 @@ mw_run_end_with(MwRun *run, const char *text, const char *ended_by)
 	*run->place = (MwPlace) {MW_NODE_END, 0};
 }
 
-/* After an error that is returned and not raised */
+/* After an error that is returned and not raised; all_undone: with what the step's approved calls did */
 void
-mw_run_failed(MwRun *run, ErrorData *edata)
+mw_run_failed(MwRun *run, ErrorData *edata, bool all_undone)
 {
 	mw_run_dress(run, edata);
 	run->error = edata;
-	mw_approval_undone(run, NULL);
+	mw_approval_failed(run, all_undone);
 	if (edata->sqlerrcode == ERRCODE_MW_GUARD_REFUSED)
 	{
 		MwPatch    *patch = mw_patch_new();

@@ -14,6 +14,7 @@ typedef struct MwNodeResult
 	List	   *updates;		/* of Jsonb *: patches of wrap hooks and tools, in order */
 	bool		clients;		/* the application has tool calls to execute: the run ends here for now */
 	bool		paused;			/* somebody has to approve: likewise */
+	ErrorData  *failed;			/* one tool call has failed, and is returned; what its siblings did stays */
 } MwNodeResult;
 
 /* model_node.c, tool_node.c */
@@ -37,7 +38,7 @@ extern Jsonb *mw_run_claim(MwRun *run); /* its request_id; the kept result, or N
 extern const char *mw_run_ending(MwRun *run, const ErrorData *edata, const char **ended_by);
 extern MwMsg *mw_run_redacted(MwRun *run, MwMsg *msg);	/* one that a hook has made */
 extern Jsonb *mw_run_redacted_json(MwRun *run, Jsonb *json);	/* fields of the state from a hook that was shown values; NULL: NULL */
-extern void mw_run_failed(MwRun *run, ErrorData *edata);
+extern void mw_run_failed(MwRun *run, ErrorData *edata, bool all_undone);
 extern void mw_run_end_with(MwRun *run, const char *text, const char *ended_by);
 extern void mw_run_require_session(const MwRun *run);	/* MW101 where the tenant's session_policy does not let the role see it */
 extern MwSaved *mw_run_open(MwRun *run);	/* the session is claimed, its newest run and its thread are read; 55P03 where it is busy and the caller does not wait */

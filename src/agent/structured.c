@@ -189,13 +189,22 @@ error_message(const MwFormat *f, const char *error)
 	return f->error_text != NULL ? pstrdup(f->error_text) : psprintf("Error: %s\n Please fix your mistakes.", error);
 }
 
-static MwMsg *
-add_result(MwRun *run, MwModelResponse *resp, const MwToolCall *call, const char *text, bool failed)
+/* Its status is success, whatever it says: so it is in LangChain */
+static void
+add_result(MwRun *run, MwModelResponse *resp, const MwToolCall *call, const char *text)
 {
-	MwMsg	   *msg = mw_msg_tool(run, call, text, failed);
+	resp->messages = lappend(resp->messages, mw_msg_tool(run, call, text, false));
+}
 
-	resp->messages = lappend(resp->messages, msg);
-	return msg;
+/* The arguments of a structured call, as its schema has them; NULL where *breach says what is wrong with them */
+static Jsonb *
+answer_in(const MwFormat *f, const MwToolCall *call, char **breach)
+{
+	MwTool	   *tool = find_tool(f, call->name);
+	Jsonb	   *args = mw_tool_forgiven(tool->parameters, call->args);
+
+	*breach = mw_schema_breach(tool->parameters, args);
+	return *breach == NULL ? args : NULL;
 }
 
 static void
@@ -224,19 +233,18 @@ by_tool(MwRun *run, const MwFormat *f, MwModelResponse *resp, MwMsg *answer)
 
 		for (int i = 0; i < answer->ncalls; i++)
 			if (find_tool(f, answer->calls[i].name) != NULL)
-				add_result(run, resp, &answer->calls[i], text, true);
+				add_result(run, resp, &answer->calls[i], text);
 		return;
 	}
-	args = mw_tool_forgiven(find_tool(f, one->name)->parameters, one->args);
-	breach = mw_schema_breach(find_tool(f, one->name)->parameters, args);
+	args = answer_in(f, one, &breach);
 	if (breach != NULL)
 	{
-		add_result(run, resp, one, error_message(f, psprintf("Failed to parse structured output for tool '%s': %s.", one->name, breach)), true);
+		add_result(run, resp, one, error_message(f, psprintf("Failed to parse structured output for tool '%s': %s.", one->name, breach)));
 		return;
 	}
 	resp->structured = args;
 	add_result(run, resp, one, f->tool_message != NULL ? f->tool_message :
-			   psprintf("Returning structured response: %s", mw_json_canonical(args)), false);
+			   psprintf("Returning structured response: %s", mw_json_canonical(args)));
 }
 
 static void
@@ -281,11 +289,11 @@ mw_structured_is(MwRun *run, const char *tool)
 bool
 mw_structured_done(MwRun *run, const MwMsg *answer, MwMsg **results)
 {
-	for (int i = 0; run->format != NULL && i < answer->ncalls; i++)
+	for (int i = 0; run->structured != NULL && run->format != NULL && i < answer->ncalls; i++)
 	{
 		MwMsg	   *msg = results[i];
 
-		if (msg != NULL && msg->name != NULL && !msg->failed && find_tool(run->format, msg->name) != NULL)
+		if (msg != NULL && msg->name != NULL && find_tool(run->format, msg->name) != NULL)
 			return true;
 	}
 	return false;
@@ -295,4 +303,22 @@ bool
 mw_structured_again(MwRun *run)
 {
 	return run->format != NULL && run->format->by_tool && run->tools == NIL && run->structured == NULL && run->ended_by == NULL;
+}
+
+void
+mw_structured_restore(MwRun *run)
+{
+	MwMsg	  **results;
+	MwMsg	   *answer = mw_last_answer(run, &results);
+	int			n = 0;
+
+	for (int i = 0; answer != NULL && i < answer->ncalls; i++)
+	{
+		char	   *breach;
+
+		if (find_tool(run->format, answer->calls[i].name) == NULL)
+			continue;
+		/* of several ones none counts */
+		run->structured = n++ == 0 && results[i] != NULL ? answer_in(run->format, &answer->calls[i], &breach) : NULL;
+	}
 }

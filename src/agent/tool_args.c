@@ -5,7 +5,8 @@
  * function's arguments gives dates, numerics, arrays, composite types, enums and
  * domains what their input functions and checks say.  Before the check against
  * the schema little is forgiven, and only what has one meaning: a number or a
- * truth value in quotes, 5.0 for an integer, null for an argument with a DEFAULT.
+ * truth value in quotes or in place of the other, 5.0 for an integer, null for an
+ * argument with a DEFAULT; as much as LangChain's Pydantic tools forgive.
  * What a schema of one's own does not know is passed on: only additionalProperties
  * forbids it.
  */
@@ -73,7 +74,13 @@ static bool
 read_number(const JsonbValue *v, JsonbValue *number)
 {
 	char	   *s = pnstrdup(v->val.string.val, v->val.string.len);
+	int			len = strlen(s);
 	Jsonb	   *jb;
+
+	while (*s == ' ')
+		s++, len--;
+	while (len > 0 && s[len - 1] == ' ')
+		s[--len] = '\0';
 
 	/* the parser takes white space and whole documents too */
 	if (s[0] == '\0' || strspn(s, "0123456789.+-eE") != strlen(s))
@@ -83,6 +90,29 @@ read_number(const JsonbValue *v, JsonbValue *number)
 		return false;
 	*number = *getIthJsonbValueFromContainer(&jb->root, 0);
 	return number->type == jbvNumeric;
+}
+
+/* A word, or the number 0 or 1, that stands for a truth value */
+static void
+read_truth(JsonbValue *v)
+{
+	static const char *const words[][2] = {
+		{"false", "true"}, {"0", "1"}, {"no", "yes"}, {"off", "on"}, {"f", "t"}, {"n", "y"},
+	};
+	char	   *s = v->type == jbvString ? pnstrdup(v->val.string.val, v->val.string.len) :
+		numeric_normalize(v->val.numeric);
+
+	for (int i = 0; i < lengthof(words); i++)
+	{
+		for (int truth = 0; truth < 2; truth++)
+		{
+			if (pg_strcasecmp(s, words[i][truth]) != 0)
+				continue;
+			v->type = jbvBool;
+			v->val.boolean = truth == 1;
+			return;
+		}
+	}
 }
 
 /* One value as it is wanted */
@@ -96,15 +126,12 @@ forgive(JsonbValue *v, Wanted wanted)
 		if (read_number(v, &number))
 			*v = number;
 	}
-	else if (v->type == jbvString && wanted == TRUTH)
+	else if ((v->type == jbvString || v->type == jbvNumeric) && wanted == TRUTH)
+		read_truth(v);
+	else if (v->type == jbvBool && (wanted == INTEGER || wanted == NUMBER))
 	{
-		bool		is_true = v->val.string.len == 4 && memcmp(v->val.string.val, "true", 4) == 0;
-
-		if (is_true || (v->val.string.len == 5 && memcmp(v->val.string.val, "false", 5) == 0))
-		{
-			v->type = jbvBool;
-			v->val.boolean = is_true;
-		}
+		v->type = jbvNumeric;
+		v->val.numeric = int64_to_numeric(v->val.boolean ? 1 : 0);
 	}
 	if (v->type == jbvNumeric && wanted == INTEGER)
 	{

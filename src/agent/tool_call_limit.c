@@ -139,7 +139,6 @@ after_model(MwRun *run, MwMiddleware *m)
 	int			at = newest_answer(run->msgs);
 	MwMsg	   *msg = at < 0 ? NULL : list_nth(run->msgs, at);
 	MwPatch    *patch;
-	MwMsg	  **results;
 	const char *text;
 	bool	   *blocked;
 	int64		before;
@@ -177,14 +176,13 @@ after_model(MwRun *run, MwMiddleware *m)
 				 errdetail("Middleware \"%s\" lets none of the calls of this message run.", m->name),
 				 errhint("With \"exit_behavior\": \"continue\" the model is told, with \"end\" the run ends with this as its last message.")));
 
-	/* what a middleware further in has answered keeps that answer: a call has one */
-	results = mw_results_of(run->msgs, at);
+	/* also what a middleware further in has answered, as in LangChain; a provider is sent the first answer */
 	text = l->tool != NULL ? psprintf("Tool call limit exceeded. Do not call '%s' again.", l->tool) :
 		"Tool call limit exceeded. Do not make additional tool calls.";
 	patch = mw_patch_new();
 	for (int i = 0; i < msg->ncalls; i++)
 	{
-		if (blocked[i] && results[i] == NULL)
+		if (blocked[i])
 			mw_patch_put(patch, mw_msg_tool(run, &msg->calls[i], text, true));
 	}
 	if (nblocked > 0 && l->exit == EXIT_END)
@@ -192,7 +190,7 @@ after_model(MwRun *run, MwMiddleware *m)
 		/* no call of this message runs: those that could have are answered, and none is counted for the thread */
 		for (int i = 0; i < msg->ncalls; i++)
 		{
-			if (!blocked[i] && results[i] == NULL)
+			if (!blocked[i])
 				mw_patch_put(patch, mw_msg_tool(run, &msg->calls[i], STOPPED, true));
 		}
 		mw_patch_put(patch, mw_msg_text(run, "assistant", reached(l, of_thread + nblocked, of_run)));

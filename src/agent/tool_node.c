@@ -129,9 +129,28 @@ mw_next_tool(MwRun *run, int level, const MwToolRequest *req)
 
 /* ---------- the batch ---------- */
 
-/* One call with its hooks in a subtransaction; NULL where it paused */
+/*
+ * Whether the siblings of a call that failed so still run.  They do where the
+ * error is returned, as in LangChain, where they run at the same time; an error
+ * that speaks of the run itself stops them.
+ */
+static bool
+siblings_go_on(const MwRun *run, const ErrorData *edata)
+{
+	switch (edata->sqlerrcode)
+	{
+		case ERRCODE_MW_GUARD_REFUSED:
+		case ERRCODE_MW_BUDGET_EXHAUSTED:
+		case ERRCODE_MW_RUN_EXCEEDED:
+			return false;
+		default:
+			return run->return_errors && run->sticky == NULL && !mw_frame_must_pass(edata);
+	}
+}
+
+/* One call with its hooks in a subtransaction; NULL where it paused, or failed and its siblings go on */
 static MwToolResponse *
-call_one(MwRun *run, MwToolCall *call)
+call_one(MwRun *run, MwToolCall *call, ErrorData **failed)
 {
 	MemoryContext cxt = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
@@ -158,14 +177,18 @@ call_one(MwRun *run, MwToolCall *call)
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(cxt);
 		CurrentResourceOwner = owner;
-		if (run->paused == NULL)
-			ReThrowError(edata);
-
-		/* recorded by the loop, after the hooks have unwound */
-		mw_approval_undone(run, call->id);
-		mw_approval_note(run);
-		run->sticky = NULL;
 		resp = NULL;
+		if (run->paused != NULL)
+		{
+			/* recorded by the loop, after the hooks have unwound */
+			mw_approval_undone(run, call->id);
+			mw_approval_note(run);
+			run->sticky = NULL;
+		}
+		else if (siblings_go_on(run, edata))
+			*failed = edata;
+		else
+			ReThrowError(edata);
 	}
 	PG_END_TRY();
 	return resp;
@@ -208,11 +231,13 @@ mw_tool_node(MwRun *run, MwNodeResult *result)
 	MwMsg	  **results;
 	List	   *ran = NIL;
 	MwMsg	   *answer = mw_last_answer(run, &results);
+	struct MwFault fault = {0};
 
 	if (answer == NULL)
 		return;
 	for (int i = 0; i < answer->ncalls; i++)
 	{
+		ErrorData  *failed = NULL;
 		MwToolCall *call = &answer->calls[i];
 		MwTool	   *tool = mw_run_tool(run, call->name);
 		MwToolResponse *resp;
@@ -235,7 +260,18 @@ mw_tool_node(MwRun *run, MwNodeResult *result)
 			continue;
 		}
 		traced = mw_trace_begin(run, "tool", call->name);
-		resp = call_one(run, call);
+		resp = call_one(run, call, &failed);
+		if (failed != NULL)
+		{
+			mw_trace_left(run, traced);
+			/* the first one is what the run fails with */
+			if (result->failed == NULL)
+			{
+				result->failed = failed;
+				fault = run->fault;
+			}
+			continue;
+		}
 		mw_trace_end(run, traced, call->args, resp != NULL ? resp->msg->json : NULL);
 		if (resp == NULL)
 		{
@@ -246,6 +282,14 @@ mw_tool_node(MwRun *run, MwNodeResult *result)
 		mw_patch_put_before(&result->patch, resp->msg, later_result(run, answer, results, i));
 		if (resp->update != NULL)
 			result->updates = lappend(result->updates, resp->update);
+	}
+
+	if (result->failed != NULL)
+	{
+		run->fault = fault;
+		/* nobody is asked about a run that has failed */
+		if (result->paused)
+			ReThrowError(result->failed);
 	}
 
 	/* while a sibling waits, which ones have run is kept with the run */

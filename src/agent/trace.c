@@ -97,6 +97,13 @@ mw_trace_end(MwRun *run, int step, Jsonb *input, Jsonb *output)
 }
 
 void
+mw_trace_left(MwRun *run, int step)
+{
+	if (step >= 0)
+		run->trace->depth = run->trace->steps[step].depth;
+}
+
+void
 mw_trace_cost(MwRun *run, int step, const MwUsage *usage, MwMoney cost, bool priced)
 {
 	MemoryContext old;

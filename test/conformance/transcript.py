@@ -53,6 +53,8 @@ def error_form(error, scenario, defaults, creating=False):
     if not status and state in ("MW401", "MW402"):
         found = re.search(r"(?i)\b(?:http|status)(?: status| code)? (\d{3})\b", said)
         status = int(found[1]) if found else None
+    if status and int(status) < 400:
+        status = None			# an answer that broke off had begun well
     by = re.match(r"\w+", error.get("middleware") or "")		# its name begins with its type
     kind = "config" if creating else error.get("kind") or OF_MIDDLEWARE.get((state, by and by[0])) or KINDS.get(state, "other")
     if state == "MW702" and " jumped to " in said:

@@ -1,7 +1,7 @@
 -- Risk: a helper model's answer is taken for more than it is: a tool that it made up, a tool that runs although it is
 -- emulated, a list of tasks that two calls wrote at once; a prompt that a function writes does not hold.
 BEGIN;
-SELECT plan(41);
+SELECT plan(42);
 
 CREATE SERVER help FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-help', '{"model": "help:main", "retry": 1, "cache": false, "guardrail": false}');
@@ -53,16 +53,20 @@ SELECT is(help.offered(), '["add", "search"]', 'max_tools cuts; what is always i
 SELECT ok((SELECT b->'messages'->0->>'content' LIKE E'%\n%first 1 will be taken.' FROM help.sent('sel') AS b), 'it is told how many');
 SELECT mw_fake('help', '{"main": [{"text": "ok", "repeat": 20}], "sel": [{"text": "{\"tools\": [\"teleport\"]}"}]}');
 SELECT throws_ok($$SELECT help.run('Go')$$, 'MW405', 'the model selected invalid tools: teleport', 'a tool that it made up');
-SELECT mw_fake('help', '{"main": [{"text": "ok", "repeat": 20}], "sel": [{"text": "none of them"}, {"text": "{\"tools\": [\"add\"]}"}]}');
+SELECT mw_fake('help', '{"main": [{"text": "ok", "repeat": 20}], "sel": [{"text": "{\"none\": true}"}, {"text": "{\"tools\": [\"add\"]}"}]}');
 DO $do$ BEGIN PERFORM help.run('Go'); END $do$;
 SELECT is(help.offered(), '["add", "search"]', 'an answer that is no selection is asked for again');
 SELECT mw_fake('help', '{"main": [{"text": "ok", "repeat": 20}], "sel": [{"text": "none of them", "repeat": 20}]}');
-SELECT throws_ok($$SELECT help.run('Go')$$, 'MW405', 'the model that selects tools answered wrongly', 'then it is an error');
+SELECT throws_ok($$SELECT help.run('Go')$$, 'MW405', 'the model that selects tools answered wrongly', 'and one that is no JSON is an error');
 -- A04: answers that lack what they should have
-SELECT mw_fake('help', jsonb_build_object('main', '[{"text": "ok", "repeat": 20}]'::jsonb, 'sel', (SELECT jsonb_agg(jsonb_build_object('text', t)) FROM unnest(ARRAY['{}', '{"tools": null}', '{"tools": "add"}', '{"tools": [1]}', '["add"]', '{"tools": ["add", "add"]}']) AS t)));
+SELECT mw_fake('help', jsonb_build_object('main', '[{"text": "ok", "repeat": 20}]'::jsonb, 'sel', (SELECT jsonb_agg(jsonb_build_object('text', t)) FROM unnest(ARRAY['{}', '{"tools": null}', '{"tools": "add"}', '["add"]', '{"tools": ["add", "add"]}']) AS t)));
 SELECT help.agent('{"type": "llm_tool_selector", "model": "help:sel", "max_retries": 9}');
 DO $do$ BEGIN PERFORM help.run('Go'); END $do$;
-SELECT is((SELECT count(*) FROM help.sent('sel')), 6::bigint, 'no tools, none in a list, no list, no names, no object: each is asked for again');
+SELECT is((SELECT count(*) FROM help.sent('sel')), 5::bigint, 'no tools, none in a list, no list, no object: each is asked for again');
+SELECT mw_fake('help', '{"main": [{"text": "ok", "repeat": 20}], "sel": [{"text": "{\"tools\": [1]}"}, {"text": "{\"tools\": [\"add\", \"add\"]}"}]}');
+SELECT throws_ok($$SELECT help.run('Go')$$, 'MW405', 'the model selected invalid tools: 1', 'what is no name is no tool');
+SELECT mw_fake('help', '{"main": [{"text": "ok", "repeat": 20}], "sel": [{"text": "{\"tools\": [\"add\", \"add\"]}"}]}');
+DO $do$ BEGIN PERFORM help.run('Go'); END $do$;
 SELECT is(help.offered(), '["add"]', 'a name that comes twice is one');
 SELECT mw_fake('help', '{"main": [{"text": "ok", "repeat": 20}], "sel": [{"text": "none of them", "repeat": 20}]}');
 SELECT help.agent('{"type": "llm_tool_selector", "model": "help:sel", "on_parsing_failure": "all", "max_tools": 1, "max_retries": 0}');

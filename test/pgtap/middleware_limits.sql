@@ -1,7 +1,7 @@
 -- Risk: a limit counts something else than it says, lets a call through that is over it, leaves a call without an answer,
 -- forgets its count over a pause or a rollback, or is made although it can never hold.
 BEGIN;
-SELECT plan(63);
+SELECT plan(64);
 
 CREATE SERVER pgtap_one FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-lim', '{"cache": false, "retry": {"max_attempts": 1}}');
@@ -171,7 +171,8 @@ SELECT matches(pg_temp.thread('t7'), 'tool Tool call limit exceeded. Do not make
 SELECT mw_fake('pgtap_one', '{"m": [{"tool_calls": [{"id": "c1", "name": "search", "arguments": {"q": "a"}}]}, {"text": "done"}]}');
 SELECT pg_temp.agent('two', '[{"type": "tool_call_limit", "run_limit": 0}, {"type": "tool_call_limit", "tool_name": "search", "run_limit": 0}]');
 SELECT is(pg_temp.run('two', 't8', 'go')->>'output', 'done', 'two limits that are over for one call');
-SELECT is(pg_temp.thread('t8'), E'user go\nassistant [c1 search]\ntool Tool call limit exceeded. Do not call ''search'' again. c1\nassistant done', 'give it one answer');
+SELECT is(pg_temp.thread('t8'), E'user go\nassistant [c1 search]\ntool Tool call limit exceeded. Do not call ''search'' again. c1\ntool Tool call limit exceeded. Do not make additional tool calls. c1\nassistant done', 'answer it both, as LangChain''s do');
+SELECT is((SELECT count(*) FROM jsonb_array_elements((SELECT body->'messages' FROM mw_fake_requests('pgtap_one') ORDER BY n DESC LIMIT 1)) AS m WHERE m->>'role' = 'tool'), 1::bigint, 'of which the model is sent one');
 
 -- a call with malformed arguments is none, an unknown tool is one
 SELECT mw_fake('pgtap_one', '{"m": [{"tool_calls": [{"id": "c1", "name": "teleport", "arguments": {}}]}, {"text": "done"}]}');

@@ -90,9 +90,9 @@ SELECT is(pg_temp.model('{"on_failure": {"message": "Out of order ({error}), {to
 	'Out of order (server "pgtap_one" failed with status 503), {tool}', 'a text of one''s own, in which a model has no tool');
 
 SELECT is(pg_temp.model('{}', pg_temp.times(jsonb_build_object('status', s), 1)), 'ok', s || ' is tried again')
-	FROM unnest(ARRAY[408, 409, 429, 500, 529]) AS s;
+	FROM unnest(ARRAY[408, 409, 413, 422, 429, 500, 529]) AS s;
 SELECT matches(pg_temp.model('{}', pg_temp.times(jsonb_build_object('status', s), 1)), '^MW401 .* ' || s, s || ' leaves at once, as an error')
-	FROM unnest(ARRAY[400, 401, 403, 404, 413, 422]) AS s;
+	FROM unnest(ARRAY[400, 401, 403, 404]) AS s;
 SELECT is(pg_temp.sent(), 1::bigint, 'after one request');
 SELECT is(pg_temp.model('{}', pg_temp.times('{"disconnect": true}', 1)), 'ok', 'a connection that broke is tried again, as LangChain does');
 SELECT is(pg_temp.model('{}', pg_temp.times('{"disconnect": "connect"}', 1)), 'ok', 'one that was never made, too');
