@@ -11,7 +11,7 @@
 #include "stage/redact.h"
 
 /* A set of recognisers, by their place in the plan; later ones are searched for in the whole text */
-#define MW_SET_WORDS	4
+#define MW_SET_WORDS	5
 #define MW_SET_MAX		(64 * MW_SET_WORDS)
 
 typedef struct MwRecSet
