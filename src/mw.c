@@ -19,6 +19,7 @@
 #include "gateway/tell.h"
 #include "guc.h"
 #include "policy/policy.h"
+#include "policy/rules.h"
 #include "stage/guardrail.h"
 #include "stage/redact.h"
 #include "util/faults.h"
@@ -39,7 +40,7 @@ _PG_init(void)
 	mw_guc_init();
 	mw_held_init();
 	mw_policy_init();
-	mw_policy_builtin(mw_builtin_recognizer);
+	mw_rules_builtin(mw_recognizers_sorted(), mw_builtin_recognizers(), mw_guards_sorted(), mw_nbuiltin_guards);
 	mw_recognizers_init();
 	mw_pipeline_init();
 	mw_loghide_init();

@@ -461,6 +461,7 @@ mw_pii_tighten(const MwPolicy *policy, const MwAgent *agent)
 {
 	const MwPolicy *kept;
 	MwPolicy   *own;
+	MwRecognizer *recs;
 	MwHash		h;
 	MwKey		version;
 	bool		any = false;
@@ -484,7 +485,7 @@ mw_pii_tighten(const MwPolicy *policy, const MwAgent *agent)
 	if ((kept = mw_policy_variant(policy, &version)) != NULL)
 		return kept;
 
-	own = mw_policy_copy(policy, &version, agent->nmiddleware);
+	own = mw_policy_copy(policy, &version, agent->nmiddleware, &recs);
 	for (int i = 0; i < agent->nmiddleware; i++)
 	{
 		const Pii  *c = of_stage(agent->middleware[i]);
@@ -497,7 +498,7 @@ mw_pii_tighten(const MwPolicy *policy, const MwAgent *agent)
 		strategy = stage_strategy(c->strategy);
 		for (int r = 0; r < own->nrecognizers; r++)
 		{
-			MwRecognizer *rec = &own->recognizers[r];
+			MwRecognizer *rec = &recs[r];
 
 			if (strcmp(rec->type, type) != 0)
 				continue;
@@ -506,7 +507,7 @@ mw_pii_tighten(const MwPolicy *policy, const MwAgent *agent)
 			strategy = rec->strategy;
 		}
 		if (c->pattern != NULL && is_stage_type(type))
-			own->recognizers[own->nrecognizers++] = (MwRecognizer) {
+			recs[own->nrecognizers++] = (MwRecognizer) {
 				.type = type, .pattern = c->pattern, .strategy = strategy, .own = true
 			};
 	}

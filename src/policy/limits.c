@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
@@ -25,6 +26,7 @@
 #include "policy/admin.h"
 #include "policy/policy.h"
 #include "util/money.h"
+#include "util/row.h"
 #include "util/spi.h"
 
 #define MAX_SESSIONS	4096	/* kept a policy; more are looked up each time */
@@ -39,6 +41,9 @@ typedef struct SessionLimits
 } SessionLimits;
 
 /* ---------- what holds ---------- */
+
+static MwRowTable of_tenant = {.name = "budget",.nkeys = 1,.equal = {F_TEXTEQ},.as = MW_AS_OWNER};
+static MwRowTable of_scope = {.name = "budget",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ},.as = MW_AS_OWNER};
 
 static void
 no_limits(MwLimits *l)
@@ -74,20 +79,61 @@ set_amount(MwAmounts *a, MwUnit unit, Datum d, bool isnull)
 		a->requests = is ? (int64) n : MW_NO_LIMIT;
 }
 
-/* Take row i of the last statement in: unit, per, amount, soft from column 2 on */
-static void
-take_row(MwLimits *l, uint64 i)
+/* How much of an amount is used up when it is told: its share, rounded up to a whole number, or of money down to the twelfth decimal */
+static Datum
+soft_amount(Datum amount, Datum share, MwUnit unit)
 {
-	HeapTuple	t = SPI_tuptable->vals[i];
-	TupleDesc	d = SPI_tuptable->tupdesc;
-	MwUnit		unit = index_of(SPI_getvalue(t, d, 2), mw_unit_names, MW_NUNITS);
-	MwPeriod	w = index_of(SPI_getvalue(t, d, 3), mw_window_names, MW_NWINDOWS);
+	Datum		soft = DirectFunctionCall2(numeric_mul, amount, share);
+
+	return unit == MW_COST ? DirectFunctionCall2(numeric_trunc, soft, Int32GetDatum(MW_MONEY_DECIMALS)) :
+		DirectFunctionCall1(numeric_ceil, soft);
+}
+
+/* Take a row in */
+static void
+take_row(MwLimits *l, MwRow *row)
+{
+	MwUnit		unit = index_of(mw_row_text(row, "unit"), mw_unit_names, MW_NUNITS);
+	MwPeriod	w = index_of(mw_row_text(row, "per"), mw_window_names, MW_NWINDOWS);
 	bool		isnull;
-	Datum		amount = SPI_getbinval(t, d, 4, &isnull);
+	Datum		amount = mw_row_named(row, "amount", &isnull);
+	bool		unshared;
+	Datum		share = mw_row_named(row, "soft", &unshared);
 
 	set_amount(&l->limit[w], unit, amount, isnull);
-	amount = SPI_getbinval(t, d, 5, &isnull);
-	set_amount(&l->soft[w], unit, amount, isnull);
+	set_amount(&l->soft[w], unit, isnull || unshared ? (Datum) 0 : soft_amount(amount, share, unit), isnull || unshared);
+}
+
+/* Take the rows of a scope in: how many there were */
+static int
+take_scope(MwLimits *l, const char *tenant, const char *scope)
+{
+	Datum		key[2] = {CStringGetTextDatum(tenant), CStringGetTextDatum(scope)};
+	MwRow		row;
+	int			n = 0;
+
+	for (bool more = mw_row_open(&row, &of_scope, key); more; more = mw_row_next(&row), n++)
+		take_row(l, &row);
+	mw_row_close(&row);
+	return n;
+}
+
+/* Whether any session has limits of its own */
+static bool
+has_own(const char *tenant)
+{
+	Datum		key = CStringGetTextDatum(tenant);
+	MwRow		row;
+	bool		own = false;
+
+	for (bool more = mw_row_open(&row, &of_tenant, &key); more && !own; more = mw_row_next(&row))
+	{
+		char	   *session = mw_row_text(&row, "session");
+
+		own = session != NULL && strcmp(session, "*") != 0;
+	}
+	mw_row_close(&row);
+	return own;
 }
 
 /* What callers look at first */
@@ -110,69 +156,37 @@ finish(MwLimits *l)
 		}
 }
 
-#define COLUMNS \
-	"b.session, b.unit, b.per, b.amount, " \
-	"CASE b.unit WHEN 'cost' THEN pg_catalog.trunc(b.amount OPERATOR(pg_catalog.*) b.soft, 12) " \
-	"ELSE pg_catalog.ceil(b.amount OPERATOR(pg_catalog.*) b.soft) END"
-
 void
 mw_limits_read(MwPolicy *policy)
 {
-	static MwStmt stmt = {
-		"SELECT " COLUMNS " FROM mw.budget AS b"
-		" WHERE b.tenant OPERATOR(pg_catalog.=) $1 AND b.scope OPERATOR(pg_catalog.=) ANY (ARRAY['t', 's*'])",
-		1, {TEXTOID}
-	};
-	static MwStmt own = {
-		"SELECT FROM mw.budget AS b WHERE b.tenant OPERATOR(pg_catalog.=) $1"
-		" AND b.session IS NOT NULL AND b.session OPERATOR(pg_catalog.<>) '*'",
-		1, {TEXTOID}
-	};
-	Datum		arg = CStringGetTextDatum(policy->tenant);
-	uint64		n;
-
 	no_limits(&policy->limits);
 	no_limits(&policy->session_limits);
 	policy->session_limits.limit[MW_FOREVER].tokens = MW_DEFAULT_SESSION_TOKENS;
-	n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
-	for (uint64 i = 0; i < n; i++)
-	{
-		bool		isnull;
-
-		(void) SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull);
-		take_row(isnull ? &policy->limits : &policy->session_limits, i);
-	}
+	(void) take_scope(&policy->limits, policy->tenant, "t");
+	(void) take_scope(&policy->session_limits, policy->tenant, "s*");
 	finish(&policy->limits);
 	finish(&policy->session_limits);
-	policy->own_limits = mw_spi_read(&own, MW_AS_OWNER, &arg, NULL, 1) > 0;
+	policy->own_limits = has_own(policy->tenant);
 }
 
-/* Those of a session; NULL where it has none of its own */
-static MwLimits *
-own_limits(const MwPolicy *policy, const char *session)
+/* Those of a session; false where it has none of its own */
+static bool
+own_limits(const MwPolicy *policy, const char *session, MwLimits *own)
 {
-	static MwStmt stmt = {
-		"SELECT " COLUMNS " FROM mw.budget AS b"
-		" WHERE b.tenant OPERATOR(pg_catalog.=) $1 AND b.scope OPERATOR(pg_catalog.=) ('s' OPERATOR(pg_catalog.||) $2)",
-		2, {TEXTOID, TEXTOID}
-	};
-	Datum		values[2] = {CStringGetTextDatum(policy->tenant), CStringGetTextDatum(session)};
-	MemoryContext mine = CurrentMemoryContext;
-	MwLimits   *l = NULL;
-	uint64		n;
+	*own = policy->session_limits;
+	if (take_scope(own, policy->tenant, psprintf("s%s", session)) == 0)
+		return false;
+	finish(own);
+	return true;
+}
 
-	SPI_connect();
-	n = mw_spi_read(&stmt, MW_AS_OWNER, values, NULL, 0);
-	if (n > 0)
-	{
-		l = MemoryContextAlloc(mine, sizeof(MwLimits));
-		*l = policy->session_limits;
-		for (uint64 i = 0; i < n; i++)
-			take_row(l, i);
-		finish(l);
-	}
-	SPI_finish();
-	return l;
+static MwLimits *
+copy_of(const MwLimits *limits, MemoryContext cxt)
+{
+	MwLimits   *copy = MemoryContextAlloc(cxt, sizeof(MwLimits));
+
+	*copy = *limits;
+	return copy;
 }
 
 const MwLimits *
@@ -180,9 +194,10 @@ mw_policy_limits(const MwPolicy *policy, const char *session)
 {
 	MwPolicy   *p = unconstify(MwPolicy *, policy);
 	SessionLimits *slot;
-	MwLimits   *own;
+	MwLimits	own;
+	const MwLimits *limits;
 	MwKey		key;
-	MemoryContext old;
+	bool		full;
 
 	if (session == NULL)
 		return &policy->limits;
@@ -199,17 +214,14 @@ mw_policy_limits(const MwPolicy *policy, const char *session)
 
 		p->sessions = hash_create("mw session limits", 64, &ctl, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	}
-	if (hash_get_num_entries(p->sessions) >= MAX_SESSIONS)
+	full = hash_get_num_entries(p->sessions) >= MAX_SESSIONS;
+	limits = own_limits(policy, session, &own) ? copy_of(&own, full ? CurrentMemoryContext : p->cxt) : &policy->session_limits;
+	if (!full)
 	{
-		own = own_limits(policy, session);
-		return own ? own : &policy->session_limits;
+		slot = hash_search(p->sessions, &key, HASH_ENTER, NULL);
+		slot->limits = limits;
 	}
-	old = MemoryContextSwitchTo(p->cxt);
-	own = own_limits(policy, session);
-	MemoryContextSwitchTo(old);
-	slot = hash_search(p->sessions, &key, HASH_ENTER, NULL);
-	slot->limits = own ? own : &policy->session_limits;
-	return slot->limits;
+	return limits;
 }
 
 void

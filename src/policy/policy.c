@@ -9,8 +9,7 @@
  * So a call keeps one policy from beginning to end, and a call inside it may
  * already have the next.
  *
- * Rules: a tenant's rows of a type (or of a guard's name) replace those of '*',
- * and rows that an administrator wrote replace the built-in ones.
+ * Its recognizers and guards are rules.c's.
  *
  * All of it belongs to the process; no lock.
  */
@@ -20,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -33,7 +33,7 @@
 #include "policy/watch.h"
 #include "util/hash.h"
 #include "util/json.h"
-#include "util/spi.h"
+#include "util/row.h"
 
 /* Policies kept: some 8 kB each.  A process that serves more tenants in turn reads again, 0.2 ms each. */
 #define MAX_POLICIES 1024
@@ -74,20 +74,7 @@ mw_policy_init(void)
 
 /* ---------- reading rows ---------- */
 
-static char *
-column_text(int row, int col)
-{
-	bool		isnull;
-	Datum		d = SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, col, &isnull);
-
-	return isnull ? NULL : TextDatumGetCString(d);
-}
-
-static Datum
-column(int row, int col, bool *isnull)
-{
-	return SPI_getbinval(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, col, isnull);
-}
+MwRowTable	mw_table_tenant = {.name = "tenant",.nkeys = 1,.equal = {F_TEXTEQ},.as = MW_AS_OWNER};
 
 /*
  * Was this row of mw.tenant there before this transaction?  One that it only
@@ -100,32 +87,47 @@ was_there(TransactionId xmin, TimestampTz created_at)
 	return !TransactionIdIsCurrentTransactionId(xmin) || created_at != GetCurrentTransactionStartTimestamp();
 }
 
-/* Results of SPI live until SPI_finish; what a policy keeps is copied into its context. */
+/* What settings say lies where they were read; what a policy keeps is copied into its context. */
 static char *
 keep(MwPolicy *p, char *s)
 {
 	return s ? MemoryContextStrdup(p->cxt, s) : NULL;
 }
 
+static int64
+read_epoch(const char *tenant)
+{
+	static MwRowTable table = {.name = "purge",.nkeys = 1,.equal = {F_TEXTEQ},.as = MW_AS_OWNER};
+	Datum		key = CStringGetTextDatum(tenant);
+	MwRow		row;
+	int64		epoch = 0;
+	bool		isnull;
+
+	if (mw_row_open(&row, &table, &key))
+		epoch = DatumGetInt64(mw_row_named(&row, "epoch", &isnull));
+	mw_row_close(&row);
+	return epoch;
+}
+
 static void
 read_settings(MwPolicy *p)
 {
-	static MwStmt stmt = {
-		"SELECT t.settings,"
-		" (SELECT g.epoch FROM mw.purge AS g WHERE g.tenant OPERATOR(pg_catalog.=) $1),"
-		" t.xmin, t.created_at"
-		" FROM mw.tenant AS t WHERE t.tenant OPERATOR(pg_catalog.=) $1",
-		1, {TEXTOID}
-	};
-	Datum		arg = CStringGetTextDatum(p->tenant);
+	Datum		key = CStringGetTextDatum(p->tenant);
 	MemoryContext old;
 	ListCell   *lc;
+	MwRow		row;
 	bool		isnull;
-	Datum		d;
 
-	if (mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 1) != 1)
-		return;					/* dropped since may_act said that it is there: the defaults stand */
-	mw_settings_tenant(DatumGetJsonbP(column(0, 1, &isnull)), p);
+	if (!mw_row_open(&row, &mw_table_tenant, &key))
+	{
+		/* dropped since may_act said that it is there: the defaults stand */
+		mw_row_close(&row);
+		return;
+	}
+	p->committed = was_there(mw_row_xmin(&row), DatumGetTimestampTz(mw_row_named(&row, "created_at", &isnull)));
+	mw_settings_tenant(DatumGetJsonbPCopy(mw_row_named(&row, "settings", &isnull)), p);
+	mw_row_close(&row);
+
 	p->model = keep(p, p->model);
 	p->timezone = keep(p, p->timezone);
 	p->session_policy = keep(p, p->session_policy);
@@ -143,278 +145,7 @@ read_settings(MwPolicy *p)
 	MemoryContextSwitchTo(old);
 	foreach(lc, p->guard_hosts)
 		lfirst(lc) = keep(p, lfirst(lc));
-	d = column(0, 2, &isnull);
-	p->cache_epoch = isnull ? 0 : DatumGetInt64(d);
-	p->committed = was_there(DatumGetTransactionId(column(0, 3, &isnull)), DatumGetTimestampTz(column(0, 4, &isnull)));
-}
-
-static MwStrategy
-strategy_of(const char *s)
-{
-	if (strcmp(s, "mask") == 0)
-		return MW_STRATEGY_MASK;
-	if (strcmp(s, "hash") == 0)
-		return MW_STRATEGY_HASH;
-	if (strcmp(s, "redact") == 0)
-		return MW_STRATEGY_REDACT;
-	if (strcmp(s, "block") == 0)
-		return MW_STRATEGY_BLOCK;
-	return MW_STRATEGY_PLACEHOLDER;
-}
-
-/*
- * Which row of several of a type or name counts: the tenant's own, then an
- * administrator's of '*', then the built-in ones.  This and the order of rules
- * are found here: in SQL a window and two sorts cost a fresh process a
- * millisecond.
- */
-typedef struct RuleRow
-{
-	const char *name;			/* type of a recognizer, name of a guard */
-	int			rank;			/* the least of a name counts */
-	int			id;				/* several patterns of one type */
-	int			row;			/* in SPI's result */
-	int			priority;
-} RuleRow;
-
-static int
-by_name(const void *a, const void *b)
-{
-	const RuleRow *x = a;
-	const RuleRow *y = b;
-	int			c = strcmp(x->name, y->name);
-
-	if (c == 0)
-		c = x->rank - y->rank;
-	return c != 0 ? c : x->id - y->id;
-}
-
-static int
-by_priority(const void *a, const void *b)
-{
-	const RuleRow *x = a;
-	const RuleRow *y = b;
-
-	if (x->priority != y->priority)
-		return x->priority > y->priority ? -1 : 1;
-	return by_name(a, b);
-}
-
-/* The rows that count, by name; columns: name, "not of '*'", builtin first.  Returns how many. */
-static int
-choose_rows(RuleRow *rows, int n)
-{
-	int			chosen = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		bool		isnull;
-		bool		own = DatumGetBool(column(i, 2, &isnull));
-		bool		builtin = DatumGetBool(column(i, 3, &isnull));
-
-		rows[i].name = column_text(i, 1);
-		rows[i].rank = (own ? 0 : 2) + (builtin ? 1 : 0);
-		rows[i].row = i;
-	}
-	qsort(rows, n, sizeof(RuleRow), by_name);
-	for (int i = 0; i < n; i++)
-	{
-		if (chosen > 0 && strcmp(rows[i].name, rows[chosen - 1].name) == 0 && rows[i].rank != rows[chosen - 1].rank)
-			continue;
-		rows[chosen++] = rows[i];
-	}
-	return chosen;
-}
-
-static const MwRecognizer *(*builtin_recognizer) (int i) = NULL;
-
-/* mw_policy_builtin says where the built-in recognizers are. */
-void
-mw_policy_builtin(const MwRecognizer *(*get) (int i))
-{
-	builtin_recognizer = get;
-}
-
-/* The rows of the table stand for what an administrator changed; the built-in ones are the library's. */
-static void
-read_recognizers(MwPolicy *p, MwHash *version)
-{
-	static MwStmt stmt = {
-		"SELECT r.pii_type, r.tenant OPERATOR(pg_catalog.<>) '*', r.id, r.priority,"
-		" r.pattern, r.validator, r.context, r.strategy, r.prefilter, r.on_demand, r.function, r.analyzer FROM mw.recognizer AS r"
-		" WHERE NOT r.builtin AND (r.tenant OPERATOR(pg_catalog.=) '*' OR r.tenant OPERATOR(pg_catalog.=) $1)",
-		1, {TEXTOID}
-	};
-	Datum		arg = CStringGetTextDatum(p->tenant);
-	int			nrows = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
-	int			nbuiltin = 0;
-	int			n = 0;
-	int			chosen = 0;
-	RuleRow    *rows;
-	bool		isnull;
-
-	while (builtin_recognizer(nbuiltin) != NULL)
-		nbuiltin++;
-	rows = palloc0(sizeof(RuleRow) * (nrows + nbuiltin + 1));
-	for (int i = 0; i < nrows; i++, n++)
-	{
-		rows[n].name = column_text(i, 1);
-		rows[n].rank = DatumGetBool(column(i, 2, &isnull)) ? 0 : 2;
-		rows[n].id = DatumGetInt32(column(i, 3, &isnull));
-		rows[n].priority = DatumGetInt32(column(i, 4, &isnull));
-		rows[n].row = i;
-	}
-	for (int i = 0; i < nbuiltin; i++, n++)
-	{
-		const MwRecognizer *r = builtin_recognizer(i);
-
-		rows[n].name = r->type;
-		rows[n].rank = 3;
-		rows[n].id = i;
-		rows[n].priority = r->priority;
-		rows[n].row = -1 - i;
-	}
-	/* whose rows of a type count */
-	if (nrows > 0)
-	{
-		qsort(rows, n, sizeof(RuleRow), by_name);
-		for (int i = 0; i < n; i++)
-		{
-			if (chosen > 0 && rows[i].rank != rows[chosen - 1].rank && strcmp(rows[i].name, rows[chosen - 1].name) == 0)
-				continue;
-			rows[chosen++] = rows[i];
-		}
-	}
-	else
-		chosen = n;
-	qsort(rows, chosen, sizeof(RuleRow), by_priority);
-
-	p->recognizers = MemoryContextAllocZero(p->cxt, sizeof(MwRecognizer) * (chosen + 1));
-	p->nrecognizers = chosen;
-	for (int i = 0; i < chosen; i++)
-	{
-		MwRecognizer *r = &p->recognizers[i];
-		int			row = rows[i].row;
-		Datum		analyzer;
-
-		if (row < 0)
-		{
-			*r = *builtin_recognizer(-1 - row);
-			continue;
-		}
-		r->type = MemoryContextStrdup(p->cxt, rows[i].name);
-		r->own = rows[i].rank == 0;
-		r->priority = rows[i].priority;
-		r->pattern = keep(p, column_text(row, 5));
-		r->validator = keep(p, column_text(row, 6));
-		r->context = keep(p, column_text(row, 7));
-		r->strategy = strategy_of(column_text(row, 8));
-		r->prefilter = keep(p, column_text(row, 9));
-		r->on_demand = DatumGetBool(column(row, 10, &isnull));
-		r->function = keep(p, column_text(row, 11));
-		analyzer = column(row, 12, &isnull);
-		if (!isnull)
-		{
-			MemoryContext old = MemoryContextSwitchTo(p->cxt);
-
-			r->analyzer = mw_analyzer_read(DatumGetJsonbP(analyzer), r->type);
-			mw_hash_text(version, mw_json_canonical(DatumGetJsonbP(analyzer)));
-			MemoryContextSwitchTo(old);
-		}
-
-		mw_hash_text(version, r->type);
-		mw_hash_text(version, r->pattern);
-		mw_hash_text(version, r->validator);
-		mw_hash_text(version, r->context);
-		mw_hash_text(version, r->function);
-		mw_hash_part(version, &r->priority, sizeof(r->priority));
-		mw_hash_part(version, &r->strategy, sizeof(r->strategy));
-		mw_hash_part(version, &r->on_demand, sizeof(r->on_demand));
-	}
-	if (p->redaction)
-	{
-		const MwRedaction *r = p->redaction;
-		ListCell   *lc;
-
-		/* a type whose recognizer was dropped meanwhile is nobody's */
-		(void) mw_redaction_apply(r, p->recognizers, chosen, false);
-		foreach(lc, r->types)
-			mw_hash_text(version, lfirst(lc));
-		foreach(lc, r->strategy_types)
-			mw_hash_text(version, lfirst(lc));
-		foreach(lc, r->strategies)
-			mw_hash_part(version, &lfirst_int(lc), sizeof(int));
-		mw_hash_part(version, &r->everything, sizeof(r->everything));
-		p->redaction = NULL;	/* its lists go with this reading */
-	}
-	/* what the library finds changes with the library */
-	mw_hash_text(version, MW_VERSION);
-	mw_hash_part(version, &nbuiltin, sizeof(nbuiltin));
-}
-
-static MwGuardKind
-kind_of(const char *s)
-{
-	return strcmp(s, "pattern") == 0 ? MW_GUARD_PATTERN : strcmp(s, "check") == 0 ? MW_GUARD_CHECK :
-		strcmp(s, "learned") == 0 ? MW_GUARD_LEARNED : strcmp(s, "function") == 0 ? MW_GUARD_FUNCTION : MW_GUARD_MODEL;
-}
-
-static void
-read_guards(MwPolicy *p, MwHash *version)
-{
-	static MwStmt stmt = {
-		"SELECT g.guard, g.tenant OPERATOR(pg_catalog.<>) '*', g.builtin,"
-		" g.category, g.pattern, g.weight, g.mode, g.kind, g.threshold, g.function, g.model, g.question,"
-		" (CASE WHEN 'user' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 1 ELSE 0 END)"
-		"  OPERATOR(pg_catalog.+) (CASE WHEN 'tool' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 2 ELSE 0 END)"
-		"  OPERATOR(pg_catalog.+) (CASE WHEN 'document' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 4 ELSE 0 END)"
-		"  OPERATOR(pg_catalog.+) (CASE WHEN 'output' OPERATOR(pg_catalog.=) ANY (g.sources) THEN 8 ELSE 0 END)"
-		" FROM mw.guard AS g"
-		" WHERE g.tenant OPERATOR(pg_catalog.=) '*' OR g.tenant OPERATOR(pg_catalog.=) $1",
-		1, {TEXTOID}
-	};
-	Datum		arg = CStringGetTextDatum(p->tenant);
-	int			n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
-	RuleRow    *rows = palloc0(sizeof(RuleRow) * (n + 1));
-
-	n = choose_rows(rows, n);
-	p->guards = MemoryContextAllocZero(p->cxt, sizeof(MwGuard) * (n + 1));
-	p->nguards = n;
-	for (int i = 0; i < n; i++)
-	{
-		MwGuard    *g = &p->guards[i];
-		int			row = rows[i].row;
-		char	   *mode = column_text(row, 7);
-		bool		isnull;
-
-		g->guard = MemoryContextStrdup(p->cxt, rows[i].name);
-		g->own = rows[i].rank < 2;
-		g->category = keep(p, column_text(row, 4));
-		g->pattern = keep(p, column_text(row, 5));
-		g->weight = DatumGetFloat8(column(row, 6, &isnull));
-		g->mode = strcmp(mode, "off") == 0 ? MW_GUARD_OFF : strcmp(mode, "log") == 0 ? MW_GUARD_LOG : MW_GUARD_BLOCK;
-		g->kind = kind_of(column_text(row, 8));
-		g->threshold = DatumGetFloat8(column(row, 9, &isnull));
-		g->function = keep(p, column_text(row, 10));
-		g->model = keep(p, column_text(row, 11));
-		g->question = keep(p, column_text(row, 12));
-		g->sources = DatumGetInt32(column(row, 13, &isnull));
-
-		mw_hash_text(version, g->guard);
-		mw_hash_text(version, g->category);
-		mw_hash_text(version, g->pattern);
-		mw_hash_text(version, g->function);
-		mw_hash_text(version, g->model);
-		mw_hash_text(version, g->question);
-		mw_hash_part(version, &g->weight, sizeof(g->weight));
-		mw_hash_part(version, &g->mode, sizeof(g->mode));
-		mw_hash_part(version, &g->kind, sizeof(g->kind));
-		mw_hash_part(version, &g->threshold, sizeof(g->threshold));
-		mw_hash_part(version, &g->sources, sizeof(g->sources));
-	}
-	/* what a score means is part of the rules too */
-	mw_hash_part(version, &p->guard_shadow, sizeof(p->guard_shadow));
-	mw_hash_part(version, p->guard_threshold, sizeof(p->guard_threshold));
+	p->cache_epoch = read_epoch(p->tenant);
 }
 
 /* What is derived from the database's key once a policy, since each call needs it */
@@ -447,10 +178,10 @@ mw_session_key(const MwKey *scope, const char *session)
 static MwPolicy *
 read_policy(const char *tenant)
 {
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "mw policy's rows", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext cxt = AllocSetContextCreate(CurrentMemoryContext, "mw policy", ALLOCSET_SMALL_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(work);
 	MwPolicy   *p = MemoryContextAllocZero(cxt, sizeof(MwPolicy));
-	MwHash		version;
-	MwKey		hash;
 
 	p->cxt = cxt;
 	p->tenant = MemoryContextStrdup(cxt, tenant);
@@ -461,19 +192,12 @@ read_policy(const char *tenant)
 		p->scope = mw_scope_key(tenant);
 		/* ids go with a dump */
 		p->tag_key = derived_key("request_id", InvalidOid, tenant);
-	}
-	SPI_connect();
-	mw_hash_start(&version, NULL);
-	if (tenant[0] != '\0')
-	{
 		read_settings(p);
 		mw_limits_read(p);
 	}
-	read_recognizers(p, &version);
-	read_guards(p, &version);
-	hash = mw_hash_end(&version);
-	memcpy(p->version, hash.b, sizeof(p->version));
-	SPI_finish();
+	mw_rules_read(p);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
 
 	/* complete: an error before would have freed it with the caller's memory */
 	MemoryContextSetParent(cxt, CacheMemoryContext);
@@ -591,17 +315,13 @@ copy_of(const ModelSlot *slot)
 const MwModel *
 mw_policy_model(const char *model)
 {
-	static MwStmt stmt = {
-		"SELECT m.settings FROM mw.model AS m"
-		" WHERE m.tenant OPERATOR(pg_catalog.=) '*' AND m.model OPERATOR(pg_catalog.=) $1",
-		1, {TEXTOID}
-	};
+	static MwRowTable table = {.name = "model",.nkeys = 2,.equal = {F_TEXTEQ, F_TEXTEQ},.as = MW_AS_OWNER};
 	char		key[sizeof(((ModelSlot *) NULL)->model)];
 	ModelSlot  *slot;
-	MwModel		row = {0};
+	MwModel		settings = {0};
 	bool		known;
 	bool		isnull;
-	Datum		arg;
+	MwRow		row;
 	uint64		generation;
 
 	if (strlen(model) >= sizeof(key))
@@ -619,12 +339,10 @@ mw_policy_model(const char *model)
 
 	mw_watch_start();
 	generation = mw_watch_policy();
-	SPI_connect();
-	arg = CStringGetTextDatum(model);
-	known = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 1) == 1;
+	known = mw_row_open(&row, &table, (Datum[]) {CStringGetTextDatum("*"), CStringGetTextDatum(model)});
 	if (known)
-		mw_settings_model(DatumGetJsonbP(column(0, 1, &isnull)), &row);
-	SPI_finish();
+		mw_settings_model(DatumGetJsonbP(mw_row_named(&row, "settings", &isnull)), &settings);
+	mw_row_close(&row);
 
 	if (models == NULL)
 	{
@@ -634,7 +352,7 @@ mw_policy_model(const char *model)
 		models_generation = generation;
 	}
 	slot = hash_search(models, key, HASH_ENTER, NULL);
-	slot->row = row;
+	slot->row = settings;
 	slot->known = known;
 	return copy_of(slot);
 }
@@ -644,8 +362,9 @@ mw_policy_model(const char *model)
 const uint8 *
 mw_database_key(void)
 {
-	static MwStmt stmt = {"SELECT s.key FROM mw.secret AS s", 0, {0}};
+	static MwRowTable table = {.name = "secret",.as = MW_AS_OWNER};
 	uint64		generation;
+	MwRow		row;
 	bytea	   *key;
 	bool		isnull;
 
@@ -654,19 +373,17 @@ mw_database_key(void)
 
 	mw_watch_start();
 	generation = mw_watch_policy();
-	SPI_connect();
-	if (mw_spi_read(&stmt, MW_AS_OWNER, NULL, NULL, 1) != 1)
+	if (!mw_row_open(&row, &table, NULL))
 		ereport(ERROR,
 				errcode(ERRCODE_MW_BAD_ARGUMENT),
 				errmsg("the key of this database is missing"),
 				errdetail("mw.secret has no row."),
 				errhint("Restore it from a dump; without it stored results cannot be matched to their requests."));
-	key = DatumGetByteaPP(column(0, 1, &isnull));
+	key = DatumGetByteaPP(mw_row_named(&row, "key", &isnull));
 	if (VARSIZE_ANY_EXHDR(key) != sizeof(database_key))
 		elog(ERROR, "mw: the key of this database has a wrong length");
 	memcpy(database_key, VARDATA_ANY(key), sizeof(database_key));
-	explicit_bzero(VARDATA_ANY(key), sizeof(database_key));
-	SPI_finish();
+	mw_row_close(&row);
 	key_generation = generation;
 	return database_key;
 }

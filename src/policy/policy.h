@@ -67,9 +67,9 @@ typedef struct MwPolicy
 	uint8		version[16];	/* of the rules that redact and guard: part of the cache key */
 
 	/* rules that hold for this tenant: '*' rows and its own (which win), in order of priority */
-	struct MwRecognizer *recognizers;
+	const struct MwRecognizer *recognizers;
 	int			nrecognizers;
-	struct MwGuard *guards;
+	const struct MwGuard *guards;	/* by name */
 	int			nguards;
 	struct MwPolicy *variants;	/* with the redaction of a call or an agent, kept as long as this one (redaction.c) ... */
 	struct MwPolicy *next;		/* ... and the next of these */
@@ -78,21 +78,20 @@ typedef struct MwPolicy
 } MwPolicy;
 
 extern void mw_policy_init(void);	/* callbacks; from _PG_init */
-/* The recognizers of the library, which need no reading: get(i), NULL behind the last */
-extern void mw_policy_builtin(const struct MwRecognizer *(*get) (int i));
 
 /*
  * The policy of a tenant for the current role.  Raises MW101 when the role may
  * not act for it, when it does not exist, or when mw.tenant names another.
  */
 extern const MwPolicy *mw_policy_get(const char *tenant);
+extern struct MwRowTable mw_table_tenant;	/* mw.tenant, by name (util/row.h) */
 /* The policy of nobody: the '*' rules alone (pure pieces without a tenant).  Without the extension's tables, the built-in rules. */
 extern const MwPolicy *mw_policy_default(void);
 extern const MwModel *mw_policy_model(const char *model);	/* the catalogue's row or NULL */
 
 /* limits.c: what limits a session, or with NULL the tenant as a whole; lives as long as the policy */
 extern const MwLimits *mw_policy_limits(const MwPolicy *policy, const char *session);
-extern void mw_limits_read(MwPolicy *policy);	/* inside SPI, as the policy is made */
+extern void mw_limits_read(MwPolicy *policy);	/* as the policy is made */
 extern void mw_policy_when(const MwPolicy *policy, TimestampTz now, MwWhen *when);	/* the windows that hold now */
 
 /* price.c: the price of a model at this moment, not known where it has none */

@@ -349,7 +349,7 @@ mw_policy_variant(const MwPolicy *policy, const MwKey *version)
 }
 
 MwPolicy *
-mw_policy_copy(const MwPolicy *policy, const MwKey *version, int more)
+mw_policy_copy(const MwPolicy *policy, const MwKey *version, int more, MwRecognizer **recognizers)
 {
 	MwPolicy   *own = palloc(sizeof(MwPolicy));
 
@@ -358,8 +358,9 @@ mw_policy_copy(const MwPolicy *policy, const MwKey *version, int more)
 	own->redact_plan = NULL;
 	own->variants = own->next = NULL;
 	memcpy(own->version, version->b, sizeof(own->version));
-	own->recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers + more));
-	memcpy(own->recognizers, policy->recognizers, sizeof(MwRecognizer) * policy->nrecognizers);
+	*recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers + more));
+	memcpy(*recognizers, policy->recognizers, sizeof(MwRecognizer) * policy->nrecognizers);
+	own->recognizers = *recognizers;
 	return own;
 }
 
@@ -369,6 +370,7 @@ mw_policy_keep(const MwPolicy *policy, const MwPolicy *own)
 	MwPolicy   *base = unconstify(MwPolicy *, policy);
 	MemoryContext old;
 	MwPolicy   *kept;
+	MwRecognizer *recs;
 	MwKey		version;
 	int			n = 0;
 
@@ -378,10 +380,10 @@ mw_policy_keep(const MwPolicy *policy, const MwPolicy *own)
 		return own;
 	memcpy(version.b, own->version, sizeof(version.b));
 	old = MemoryContextSwitchTo(policy->cxt);
-	kept = mw_policy_copy(own, &version, 0);
+	kept = mw_policy_copy(own, &version, 0, &recs);
 	for (int i = policy->nrecognizers; i < kept->nrecognizers; i++)
 	{
-		MwRecognizer *rec = &kept->recognizers[i];
+		MwRecognizer *rec = &recs[i];
 
 		rec->type = pstrdup(rec->type);
 		rec->pattern = pstrdup(rec->pattern);
@@ -398,6 +400,7 @@ mw_redaction_tighten(const MwPolicy *policy, Jsonb *options)
 {
 	const MwPolicy *kept;
 	MwPolicy   *own;
+	MwRecognizer *recs;
 	MwRedaction r;
 	const char *unknown;
 	MwHash		h;
@@ -411,10 +414,10 @@ mw_redaction_tighten(const MwPolicy *policy, Jsonb *options)
 		return kept;
 
 	mw_redaction_read(options, "\"redact\"", mw_redaction_keys, &r);
-	own = mw_policy_copy(policy, &version, 0);
+	own = mw_policy_copy(policy, &version, 0, &recs);
 	own->redact_output |= r.output;
 	own->refuse_files |= r.refuse_files;
-	unknown = mw_redaction_apply(&r, own->recognizers, own->nrecognizers, true);
+	unknown = mw_redaction_apply(&r, recs, own->nrecognizers, true);
 	if (unknown)
 		mw_redaction_unknown(policy, unknown);
 	return mw_policy_keep(policy, own);

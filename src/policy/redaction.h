@@ -35,12 +35,12 @@ extern const MwPolicy *mw_redaction_tighten(const MwPolicy *policy, Jsonb *optio
 extern void mw_redaction_check(const char *tenant, const MwRedaction *now, const MwRedaction *before);
 /*
  * For whoever makes a policy stricter: the variant of this version that was kept
- * before, or NULL; a copy (current context) with room for so many recognizers
- * more, to be changed; and that copy, kept as long as the policy, which is then
+ * before, or NULL; a copy (current context) with recognizers of its own to be
+ * changed, and room for so many more; and that copy, kept as long as the policy, which is then
  * what to use.
  */
 extern const MwPolicy *mw_policy_variant(const MwPolicy *policy, const MwKey *version);
-extern MwPolicy *mw_policy_copy(const MwPolicy *policy, const MwKey *version, int more);
+extern MwPolicy *mw_policy_copy(const MwPolicy *policy, const MwKey *version, int more, MwRecognizer **recognizers);
 extern const MwPolicy *mw_policy_keep(const MwPolicy *policy, const MwPolicy *own);
 extern _Noreturn void mw_redaction_unknown(const MwPolicy *policy, const char *type);
 

@@ -29,6 +29,7 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -40,7 +41,7 @@
 #include "guc.h"
 #include "policy/policy.h"
 #include "policy/watch.h"
-#include "util/spi.h"
+#include "util/row.h"
 
 /* Calls inside calls (a tool that asks a model): deeper is a loop */
 #define MAX_CALL_DEPTH 32
@@ -154,37 +155,33 @@ mw_rights_init(void)
 
 /* ---------- may ---------- */
 
+/* Whether a role has the privileges of one that was granted this tenant, or '*' */
+static bool
+is_granted(Oid role, const char *tenant)
+{
+	static MwRowTable table = {.name = "tenant_grant",.nkeys = 1,.equal = {F_TEXTEQ},.as = MW_AS_OWNER};
+	Datum		key = CStringGetTextDatum(tenant);
+	MwRow		row;
+	bool		may = false;
+	bool		isnull;
+
+	for (bool more = mw_row_open(&row, &table, &key); more && !may; more = mw_row_next(&row))
+		may = has_privs_of_role(role, DatumGetObjectId(mw_row_named(&row, "grantee", &isnull)));
+	mw_row_close(&row);
+	return may;
+}
+
 /* Ask the tables: does the tenant exist, and which roles hold it? */
 static bool
 read_may(Oid role, const char *tenant)
 {
-	static MwStmt stmt = {
-		"SELECT g.grantee::pg_catalog.oid FROM mw.tenant AS t LEFT JOIN mw.tenant_grant AS g"
-		" ON g.tenant OPERATOR(pg_catalog.=) $1 OR g.tenant OPERATOR(pg_catalog.=) '*'"
-		" WHERE t.tenant OPERATOR(pg_catalog.=) $1",
-		1, {TEXTOID}
-	};
-	Datum		arg = CStringGetTextDatum(tenant);
-	bool		may = false;
-	Oid		   *grantees;
-	uint64		n;
+	Datum		key = CStringGetTextDatum(tenant);
+	MwRow		row;
+	bool		exists;
 
-	SPI_connect();
-	n = mw_spi_read(&stmt, MW_AS_OWNER, &arg, NULL, 0);
-	grantees = palloc(sizeof(Oid) * (n + 1));
-	for (uint64 i = 0; i < n; i++)
-	{
-		bool		isnull;
-
-		grantees[i] = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
-	}
-
-	/* any row says that the tenant exists, which is enough for a superuser; one alone may have no grantee */
-	may = n > 0 && superuser_arg(role);
-	for (uint64 i = 0; i < n && !may; i++)
-		may = OidIsValid(grantees[i]) && has_privs_of_role(role, grantees[i]);
-	SPI_finish();
-	return may;
+	exists = mw_row_open(&row, &mw_table_tenant, &key);
+	mw_row_close(&row);
+	return exists && (superuser_arg(role) || is_granted(role, tenant) || is_granted(role, "*"));
 }
 
 /* The grants alone, without what narrows them */

@@ -82,4 +82,12 @@ typedef struct MwGuard
 	bool		own;			/* the tenant's, not that of '*' */
 } MwGuard;
 
+/*
+ * The library's rules, recognizers by priority and guards by name; they stay as
+ * long as the process.  From _PG_init.
+ */
+extern void mw_rules_builtin(const MwRecognizer *recognizers, int nrecognizers, const MwGuard *guards, int nguards);
+/* Fill recognizers, guards and version of a policy whose settings have been read */
+extern void mw_rules_read(struct MwPolicy *p);
+
 #endif

@@ -80,6 +80,7 @@ CREATE TABLE mw.recognizer (
 	PRIMARY KEY (tenant, pii_type, builtin, id)	-- an administrator's rows stand beside the built-in ones: a dump must restore
 );
 COMMENT ON TABLE mw.recognizer IS 'what personal data looks like; a tenant''s rows of a type replace those of ''*'', an administrator''s the built-in ones, which are listed here and read from the library';
+CREATE INDEX recognizer_own ON mw.recognizer (tenant) WHERE NOT builtin;	-- what a process reads
 SELECT pg_catalog.pg_extension_config_dump('mw.recognizer', 'WHERE NOT builtin');
 
 CREATE TABLE mw.guard (
@@ -98,7 +99,8 @@ CREATE TABLE mw.guard (
 	builtin boolean NOT NULL DEFAULT false,
 	PRIMARY KEY (tenant, guard, builtin)
 );
-COMMENT ON TABLE mw.guard IS 'what an injection looks like, on the normalised text; a tenant''s row of a name wins, then an administrator''s, then the built-in one';
+COMMENT ON TABLE mw.guard IS 'what an injection looks like, on the normalised text; a tenant''s row of a name wins, then an administrator''s, then the built-in one; those are listed here and read from the library';
+CREATE INDEX guard_own ON mw.guard (tenant) WHERE NOT builtin;	-- what a process reads
 SELECT pg_catalog.pg_extension_config_dump('mw.guard', 'WHERE NOT builtin');
 
 CREATE TABLE mw.tool (

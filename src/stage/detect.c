@@ -196,12 +196,27 @@ make_plan(const MwPolicy *policy)
 	return plan;
 }
 
+/* Of policies that have the built-in recognizers and nothing else: one a process, inherited from the postmaster */
+static MwPlan *
+builtin_plan(void)
+{
+	static MwPlan *plan = NULL;
+
+	if (plan == NULL)
+	{
+		MwPolicy	all = {.cxt = TopMemoryContext, .recognizers = mw_recognizers_sorted(), .nrecognizers = mw_builtin_recognizers()};
+
+		plan = make_plan(&all);
+	}
+	return plan;
+}
+
 /* The plan of a policy; made at first use, which does not change what the policy says. */
 static inline MwPlan *
 get_plan(const MwPolicy *policy)
 {
 	if (policy->redact_plan == NULL)
-		((MwPolicy *) policy)->redact_plan = make_plan(policy);
+		((MwPolicy *) policy)->redact_plan = policy->recognizers == mw_recognizers_sorted() ? builtin_plan() : make_plan(policy);
 	return policy->redact_plan;
 }
 
@@ -623,10 +638,14 @@ mw_pii_trial(const MwPolicy *policy, int rec, const char *s, int len, MwPiiTrial
 	return n;
 }
 
-/* mw_redact_prewarm compiles the built-in patterns; in the postmaster, so that backends inherit them. */
+/* mw_redact_prewarm compiles the built-in patterns and makes their plan; in the postmaster, so that backends inherit them. */
 void
 mw_redact_prewarm(void)
 {
+	MwPlan	   *plan = builtin_plan();
+
+	for (int i = 0; i < plan->nrecs; i++)
+		plan->recs[i].re = compile(plan->recs[i].rec, &plan->recs[i].gate);
 	for (int i = 0; i < mw_builtin_recognizers(); i++)
 	{
 		const MwRecognizer *rec = mw_builtin_recognizer(i);

@@ -25,8 +25,9 @@ static const struct
 	{"tpmorp metsys", MW_WORD_REVERSED},
 };
 
-/* process-lifetime, inherited from the postmaster; and which of the built-in rows its places are */
+/* process-lifetime, inherited from the postmaster; and where in it each of mw_guards_sorted() stands, -1 for none */
 static MwGuardSet *builtin_set = NULL;
+static int *builtin_places = NULL;
 
 /* mw_guard_regex is the compiled pattern of a guard in a set. */
 MwRegex *
@@ -84,6 +85,36 @@ make_set(const MwGuard **guards, int n, MemoryContext cxt)
 	return set;
 }
 
+static int
+by_name(const void *a, const void *b)
+{
+	return strcmp(((const MwGuard *) a)->guard, ((const MwGuard *) b)->guard);
+}
+
+/* mw_guards_sorted is a list of the built-in guards by name, whole as a table has them, made once a process. */
+const MwGuard *
+mw_guards_sorted(void)
+{
+	static MwGuard *sorted = NULL;
+
+	if (sorted == NULL)
+	{
+		MwGuard    *list = MemoryContextAlloc(TopMemoryContext, sizeof(MwGuard) * mw_nbuiltin_guards);
+
+		for (int i = 0; i < mw_nbuiltin_guards; i++)
+		{
+			list[i] = mw_builtin_guards[i];
+			if (list[i].sources == 0)
+				list[i].sources = MW_FROM_INPUT;
+			if (list[i].threshold == 0)
+				list[i].threshold = MW_GUARD_THRESHOLD;
+		}
+		qsort(list, mw_nbuiltin_guards, sizeof(MwGuard), by_name);
+		sorted = list;
+	}
+	return sorted;
+}
+
 /* The set of the built-in patterns, made once a process. */
 static MwGuardSet *
 get_builtin_set(void)
@@ -99,6 +130,14 @@ get_builtin_set(void)
 				all[n++] = &mw_builtin_guards[i];
 		builtin_set = make_set(all, n, TopMemoryContext);
 		pfree(all);
+		builtin_places = MemoryContextAlloc(TopMemoryContext, sizeof(int) * mw_nbuiltin_guards);
+		for (i = 0; i < mw_nbuiltin_guards; i++)
+		{
+			builtin_places[i] = -1;
+			for (int k = 0; k < n; k++)
+				if (builtin_set->guards[k]->guard == mw_guards_sorted()[i].guard)
+					builtin_places[i] = k;
+		}
 	}
 	return builtin_set;
 }
@@ -133,6 +172,8 @@ make_plan(const MwPolicy *policy)
 	MwGuardPlan *plan;
 	const MwGuard **own = palloc(sizeof(MwGuard *) * Max(1, policy->nguards));
 	int			nown = 0;
+	const MwGuard *sorted = mw_guards_sorted();
+	int			at = 0;
 	int			i,
 				k;
 
@@ -165,10 +206,11 @@ make_plan(const MwPolicy *policy)
 			plan->others[plan->nothers++] = i;
 			continue;
 		}
-		for (k = 0; k < builtin->n; k++)
-			if (strcmp(builtin->guards[k]->guard, g->guard) == 0)
-				break;
-		if (k < builtin->n && strcmp(builtin->guards[k]->pattern, g->pattern) == 0)
+		/* both are in order of names */
+		while (at < mw_nbuiltin_guards && strcmp(sorted[at].guard, g->guard) < 0)
+			at++;
+		k = at < mw_nbuiltin_guards && strcmp(sorted[at].guard, g->guard) == 0 ? builtin_places[at] : -1;
+		if (k >= 0 && (g->pattern == sorted[at].pattern || strcmp(g->pattern, sorted[at].pattern) == 0))
 		{
 			plan->guard[0][k] = i;
 			plan->sets[0] = builtin;

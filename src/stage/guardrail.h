@@ -13,6 +13,9 @@
 
 extern const MwGuard mw_builtin_guards[];
 extern const int mw_nbuiltin_guards;
+extern const MwGuard *mw_guards_sorted(void);	/* guard_plan.c: as many, in the order of a policy: one without other guards points here */
+
+#define MW_GUARD_THRESHOLD	0.5 /* where a guard says none */
 
 /* weights are decimals: 0.5 + 0.25 + 0.25 is 1 */
 #define MW_SCORE_EPSILON	0.000001

@@ -59,8 +59,9 @@ typedef struct Judging
 
 PG_FUNCTION_INFO_V1(mw_bench_guard);
 
-static MwKey (*passed)[MW_PASSED_ALIKE] = NULL;
+static MwKey passed[MW_PASSED][MW_PASSED_ALIKE];	/* of the process's pages only those that hold something are ever touched */
 static uint8 passed_key[32];
+static bool passed_keyed;
 
 static inline int
 origin(const MwView *v, int i)
@@ -310,11 +311,11 @@ passed_slot(const MwPolicy *policy, MwGuardSource source, const char *s, int len
 {
 	crypto_onetimeauth_state h;
 
-	if (passed == NULL)
+	if (!passed_keyed)
 	{
 		if (!pg_strong_random(passed_key, sizeof(passed_key)))
 			return NULL;
-		passed = MemoryContextAllocZero(TopMemoryContext, sizeof(*passed) * MW_PASSED);
+		passed_keyed = true;
 	}
 	/* universal hashing will do, at a third of the price of BLAKE2b: nobody ever sees one of these */
 	crypto_onetimeauth_init(&h, passed_key);

@@ -173,7 +173,7 @@ mw_builtin_guard_rows(PG_FUNCTION_ARGS)
 		PUT_TEXT(2, g->pattern);
 		PUT_TEXT(3, g->category);
 		values[4] = Float8GetDatum(g->weight);
-		values[5] = Float8GetDatum(g->threshold > 0 ? g->threshold : 0.5);
+		values[5] = Float8GetDatum(g->threshold > 0 ? g->threshold : MW_GUARD_THRESHOLD);
 		for (k = 0; k < MW_NSOURCES; k++)
 			if ((g->sources ? g->sources : MW_FROM_INPUT) & (1 << k))
 				from[n++] = CStringGetTextDatum(sources[k]);

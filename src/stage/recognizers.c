@@ -26,6 +26,8 @@
  */
 #include "postgres.h"
 
+#include "utils/memutils.h"
+
 #include "stage/redact.h"
 
 static const MwRecognizerList *const lists[] = {
@@ -55,4 +57,40 @@ mw_builtin_recognizer(int i)
 		i -= lists[k]->n;
 	}
 	return NULL;
+}
+
+static int
+by_priority(const void *a, const void *b)
+{
+	const MwRecognizer *x = *(const MwRecognizer *const *) a;
+	const MwRecognizer *y = *(const MwRecognizer *const *) b;
+	int			c = y->priority - x->priority;
+
+	if (c == 0)
+		c = strcmp(x->type, y->type);
+	/* patterns of a type stand in one list, in their order */
+	return c != 0 ? c : x < y ? -1 : 1;
+}
+
+/* mw_recognizers_sorted is a list of them by priority, made once a process. */
+const MwRecognizer *
+mw_recognizers_sorted(void)
+{
+	static MwRecognizer *sorted = NULL;
+
+	if (sorted == NULL)
+	{
+		int			n = mw_builtin_recognizers();
+		const MwRecognizer **order = palloc(sizeof(MwRecognizer *) * n);
+		MwRecognizer *list = MemoryContextAlloc(TopMemoryContext, sizeof(MwRecognizer) * n);
+
+		for (int i = 0; i < n; i++)
+			order[i] = mw_builtin_recognizer(i);
+		qsort(order, n, sizeof(MwRecognizer *), by_priority);
+		for (int i = 0; i < n; i++)
+			list[i] = *order[i];
+		pfree(order);
+		sorted = list;
+	}
+	return sorted;
 }

@@ -332,19 +332,20 @@ static MwPolicy *
 without_block(const MwPolicy *policy, bool *any)
 {
 	MwPolicy   *copy = palloc(sizeof(MwPolicy));
+	MwRecognizer *recs;
 	int			i;
 
 	*copy = *policy;
 	copy->cxt = CurrentMemoryContext;
 	copy->redact_plan = NULL;
-	copy->recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
+	copy->recognizers = recs = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
 	*any = false;
 	for (i = 0; i < policy->nrecognizers; i++)
 	{
-		copy->recognizers[i] = policy->recognizers[i];
-		if (copy->recognizers[i].strategy == MW_STRATEGY_BLOCK)
+		recs[i] = policy->recognizers[i];
+		if (recs[i].strategy == MW_STRATEGY_BLOCK)
 		{
-			copy->recognizers[i].strategy = MW_STRATEGY_PLACEHOLDER;
+			recs[i].strategy = MW_STRATEGY_PLACEHOLDER;
 			*any = true;
 		}
 	}

@@ -14,6 +14,7 @@
 /* The rows that CREATE EXTENSION writes into mw.recognizer: one source for table and postmaster. */
 extern int	mw_builtin_recognizers(void);	/* how many */
 extern const MwRecognizer *mw_builtin_recognizer(int i);	/* those of a type side by side */
+extern const MwRecognizer *mw_recognizers_sorted(void); /* all of them in the order of a policy: one without other rules points here */
 
 /* a part of them (recognizers_*.c) */
 typedef struct MwRecognizerList

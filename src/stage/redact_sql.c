@@ -39,6 +39,7 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 {
 	MwRedaction r;
 	MwPolicy   *own;
+	MwRecognizer *recs;
 	const char *unknown;
 
 	mw_redaction_read(options, "mw_redact", mw_redact_keys, &r);
@@ -48,9 +49,9 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 	*own = *policy;
 	own->cxt = CurrentMemoryContext;
 	own->redact_plan = NULL;
-	own->recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
-	memcpy(own->recognizers, policy->recognizers, sizeof(MwRecognizer) * policy->nrecognizers);
-	unknown = mw_redaction_apply(&r, own->recognizers, own->nrecognizers, of_tenant);
+	own->recognizers = recs = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
+	memcpy(recs, policy->recognizers, sizeof(MwRecognizer) * policy->nrecognizers);
+	unknown = mw_redaction_apply(&r, recs, own->nrecognizers, of_tenant);
 	if (unknown)
 		mw_redaction_unknown(policy, unknown);
 	if (r.types_given && !of_tenant)
@@ -58,8 +59,8 @@ redact_options(const MwPolicy *policy, Jsonb *options, bool of_tenant)
 		int			n = 0;
 
 		for (int i = 0; i < own->nrecognizers; i++)
-			if (mw_redaction_names(&r, own->recognizers[i].type))
-				own->recognizers[n++] = own->recognizers[i];
+			if (mw_redaction_names(&r, recs[i].type))
+				recs[n++] = recs[i];
 		own->nrecognizers = n;
 	}
 	return own;
@@ -243,6 +244,7 @@ mw_test_recognizer(PG_FUNCTION_ARGS)
 	MwSpan	   *spans;
 	int			nspans;
 	MwPolicy	own;
+	MwRecognizer *recs;
 
 	InitMaterializedSRF(fcinfo, 0);
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
@@ -257,13 +259,13 @@ mw_test_recognizer(PG_FUNCTION_ARGS)
 	own = *policy;
 	own.cxt = CurrentMemoryContext;
 	own.redact_plan = NULL;
-	own.recognizers = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
+	own.recognizers = recs = palloc(sizeof(MwRecognizer) * Max(1, policy->nrecognizers));
 	own.nrecognizers = 0;
 	for (int i = 0; i < policy->nrecognizers; i++)
 		if (strcmp(policy->recognizers[i].type, type) == 0)
 		{
-			own.recognizers[own.nrecognizers] = policy->recognizers[i];
-			own.recognizers[own.nrecognizers++].demanded = true;
+			recs[own.nrecognizers] = policy->recognizers[i];
+			recs[own.nrecognizers++].demanded = true;
 			any = true;
 		}
 	if (!any)

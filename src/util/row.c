@@ -1,5 +1,5 @@
 /*
- * row.c - rows by an index, read as the current role.
+ * row.c - rows by an index, read as the current role or as the owner.
  *
  * What a hit looks up is one row of a table of ours.  As a statement that costs
  * twice what the index does: a plan is checked, an executor set up and taken
@@ -24,6 +24,11 @@
  * since is found by the index.  The page has to be in the buffer where it was,
  * so that a block that VACUUM has cut off is never asked for.
  *
+ * What an administrator set (tenants, rights, limits, rules) is read once a
+ * process, as the owner, whom no policy filters.  As statements that was most of
+ * what a fresh process paid for its first call, since each is parsed and planned
+ * there for the first time, for a row or none.
+ *
  * Where no row can be fetched, a statement asks for it as for any other: a policy
  * with a sub-select needs a planner, and where tables are spread over machines
  * (Citus) what this machine's heap holds is not what the table holds.
@@ -44,11 +49,11 @@
 #include "mw.h"
 
 #include "access/relscan.h"
+#include "access/sysattr.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "commands/extension.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
@@ -102,7 +107,7 @@ typedef struct Place
 
 static HTAB *views;
 static View *newest;			/* asked for last: nearly always the next one too */
-static Place (*places)[2];		/* the process's, whoever asks: a place says nothing of what stands there */
+static Place places[PLACE_SLOTS][2];	/* the process's, whoever asks: a place says nothing of what stands there; pages without one are never touched */
 static MwRowTable *tables[16];
 static int	ntables;
 static uint64 generation = 1;
@@ -149,9 +154,11 @@ find_table(MwRowTable *table)
 	uint64		now = generation;
 	Oid			schema;
 
-	if (table->generation == generation)
+	if (table->as == MW_AS_OWNER)
+		table->generation = now;	/* read once a process: nothing is kept, and nothing has to tell of changes */
+	else if (table->generation == generation)
 		return table->relid;
-	if (table->generation == 0)
+	else if (table->generation == 0)
 	{
 		Assert(ntables < lengthof(tables));
 		tables[ntables++] = table;
@@ -236,7 +243,7 @@ find_view(MwRowTable *table, Relation rel)
 	cxt = AllocSetContextCreate(CurrentMemoryContext, "mw row policies", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(cxt);
 	conditions = read_policies(rel, &by_statement);
-	by_statement |= OidIsValid(get_extension_oid("citus", true));
+	by_statement |= mw_tables_spread();
 	if (conditions != NIL && !by_statement)
 		policies = ExecInitQual((List *) expression_planner((Expr *) conditions), NULL);
 	MemoryContextSwitchTo(old);
@@ -278,7 +285,7 @@ open_index(const MwRowTable *table, Relation rel)
 	return index_open(index, AccessShareLock);
 }
 
-/* The table's columns by their numbers, its key, and the order of its index */
+/* The table's columns by their numbers, xmin, its key, and the order of its index */
 static void
 make_statement(MwRowTable *table, Relation rel)
 {
@@ -287,10 +294,11 @@ make_statement(MwRowTable *table, Relation rel)
 	StringInfoData sql;
 
 	initStringInfo(&sql);
+	appendStringInfoString(&sql, "SELECT ");
 	for (int i = 0; i < desc->natts; i++)
-		appendStringInfo(&sql, "%s%s", i ? ", " : "SELECT ",
+		appendStringInfo(&sql, "%s, ",
 						 TupleDescAttr(desc, i)->attisdropped ? "NULL" : quote_identifier(NameStr(TupleDescAttr(desc, i)->attname)));
-	appendStringInfo(&sql, " FROM mw.%s", table->name);
+	appendStringInfo(&sql, "xmin FROM mw.%s", table->name);
 	for (int i = 0; i < table->nkeys; i++)
 	{
 		Form_pg_attribute a = TupleDescAttr(desc, index->rd_index->indkey.values[i] - 1);
@@ -298,6 +306,8 @@ make_statement(MwRowTable *table, Relation rel)
 		appendStringInfo(&sql, "%s%s OPERATOR(pg_catalog.=) $%d", i ? " AND " : " WHERE ", quote_identifier(NameStr(a->attname)), i + 1);
 		table->stmt.types[i] = a->atttypid;
 	}
+	if (table->where)
+		appendStringInfo(&sql, "%s%s", table->nkeys > 0 ? " AND " : " WHERE ", table->where);
 	for (int i = table->nkeys; i < index->rd_index->indnkeyatts; i++)
 		appendStringInfo(&sql, "%s%s%s", i == table->nkeys ? " ORDER BY " : ", ",
 						 quote_identifier(NameStr(TupleDescAttr(desc, index->rd_index->indkey.values[i] - 1)->attname)),
@@ -316,7 +326,7 @@ ask(MwRow *row, MwRowTable *table, const Datum *key)
 	if (table->stmt.sql == NULL)
 		make_statement(table, row->rel);
 	SPI_connect();
-	found = mw_spi_read(&table->stmt, MW_AS_CALLER, unconstify(Datum *, key), NULL, 0) > 0;
+	found = mw_spi_read(&table->stmt, table->as, unconstify(Datum *, key), NULL, 0) > 0;
 	row->answer = SPI_tuptable;
 	row->at = 0;
 	MemoryContextSwitchTo(mine);	/* what is made of the row is its reader's */
@@ -334,8 +344,6 @@ places_of(const MwRowTable *table, const Datum *key, uint32 *name)
 
 	if (!table->by_hash)
 		return NULL;
-	if (places == NULL)
-		places = MemoryContextAllocZero(TopMemoryContext, sizeof(*places) * PLACE_SLOTS);
 	hash = VARDATA_ANY(DatumGetPointer(key[table->nkeys - 1]));
 	memcpy(name, hash, sizeof(*name));
 	memcpy(&slot, hash + sizeof(*name), sizeof(slot));
@@ -446,25 +454,36 @@ mw_row_next(MwRow *row)
 bool
 mw_row_open(MwRow *row, MwRowTable *table, const Datum *key)
 {
-	View	   *view;
+	bool		by_statement;
 	Place	   *place;
 	uint32		name;
 	bool		found;
 
-	if (views == NULL)
-		init();
+	memset(row, 0, sizeof(*row));
+	if (table->as == MW_AS_OWNER)
+	{
+		row->rel = table_open(find_table(table), AccessShareLock);
+		by_statement = mw_tables_spread();
+	}
+	else
+	{
+		const View *view;
 
-	row->rel = table_open(find_table(table), AccessShareLock);
-	view = find_view(table, row->rel);
-	row->answer = NULL;
-	if (view->by_statement)
+		if (views == NULL)
+			init();
+		row->rel = table_open(find_table(table), AccessShareLock);
+		view = find_view(table, row->rel);
+		row->policies = view->policies;
+		by_statement = view->by_statement;
+	}
+	if (by_statement)
 		return ask(row, table, key);
-	row->policies = view->policies;
-	row->index = NULL;
-	row->scan = NULL;
 
 	/* the one of a parallel query, in which no new one may be taken; policies see what the row is seen with */
 	PushActiveSnapshot(IsInParallelMode() ? GetActiveSnapshot() : GetLatestSnapshot());
+	/* what that sees stood in a page when it was taken: without one no index has to be opened */
+	if (table->as == MW_AS_OWNER && RelationGetNumberOfBlocks(row->rel) == 0)
+		return false;
 	row->slot = table_slot_create(row->rel, NULL);
 	place = IsolationIsSerializable() ? NULL : places_of(table, key, &name);
 	if (place != NULL && find_again(row, table, place, name, key))
@@ -490,6 +509,34 @@ mw_row_place(MwRow *row)
 	return row->answer ? NULL : &row->slot->tts_tid;
 }
 
+Datum
+mw_row_named(MwRow *row, const char *column, bool *isnull)
+{
+	int			n = SPI_fnumber(RelationGetDescr(row->rel), column);
+
+	if (n <= 0)
+		elog(ERROR, "column %s of mw.%s is not there", column, RelationGetRelationName(row->rel));
+	return mw_row_get(row, n, isnull);
+}
+
+char *
+mw_row_text(MwRow *row, const char *column)
+{
+	bool		isnull;
+	Datum		d = mw_row_named(row, column, &isnull);
+
+	return isnull ? NULL : TextDatumGetCString(d);
+}
+
+TransactionId
+mw_row_xmin(MwRow *row)
+{
+	bool		isnull;
+
+	return DatumGetTransactionId(row->answer ? mw_row_get(row, RelationGetDescr(row->rel)->natts + 1, &isnull) :
+								 slot_getsysattr(row->slot, MinTransactionIdAttributeNumber, &isnull));
+}
+
 void
 mw_row_close(MwRow *row)
 {
@@ -498,7 +545,8 @@ mw_row_close(MwRow *row)
 		SPI_finish();
 	else
 	{
-		ExecDropSingleTupleTableSlot(row->slot);
+		if (row->slot)
+			ExecDropSingleTupleTableSlot(row->slot);
 		if (row->index)
 		{
 			index_endscan(row->scan);

@@ -1,5 +1,5 @@
 /*
- * row.h - rows by an index, read as the current role.
+ * row.h - rows by an index, read as the current role or as the owner.
  */
 #ifndef MW_ROW_H
 #define MW_ROW_H
@@ -21,6 +21,8 @@ typedef struct MwRowTable
 	const char *index;			/* that finds them; NULL: the primary key's */
 	int			nkeys;			/* its first columns, of which values are given */
 	RegProcedure equal[MW_ROW_KEYS];	/* of these columns: F_TEXTEQ, ... */
+	MwAs		as;				/* the owner sees all rows */
+	const char *where;			/* of a partial index: its condition */
 	bool		backwards;		/* in the reverse order of the index */
 	bool		by_hash;		/* the last of them is a hash, 8 bytes of bytea or more: rows are looked for where they were */
 
@@ -46,7 +48,7 @@ typedef struct MwRow
 } MwRow;
 
 /*
- * The first row that the current role may see, or false.  What mw_row_get gives
+ * The first row that the current role may see (or the owner), or false.  What mw_row_get gives
  * lives until the next row, or mw_row_close, which comes in either case; an error
  * in between cleans up as for any query.
  */
@@ -56,6 +58,10 @@ extern bool mw_row_next(MwRow *row);
 extern Datum mw_row_get(MwRow *row, AttrNumber column, bool *isnull);
 /* Where it lies, for as long as nobody else writes it; NULL where a statement asked for it */
 extern ItemPointer mw_row_place(MwRow *row);
+/* The same by the column's name, which costs a look over the names; a text is palloc'd, NULL for NULL */
+extern Datum mw_row_named(MwRow *row, const char *column, bool *isnull);
+extern char *mw_row_text(MwRow *row, const char *column);
+extern TransactionId mw_row_xmin(MwRow *row);
 extern void mw_row_close(MwRow *row);
 
 #endif

@@ -43,6 +43,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "commands/extension.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -383,6 +384,13 @@ mw_extension_schema(void)
 	if (name == NULL)
 		not_installed();
 	return quote_identifier(name);
+}
+
+bool
+mw_tables_spread(void)
+{
+	/* it works where its library is loaded at the start alone, so that nobody else reads pg_extension for it */
+	return GetConfigOption("citus.shard_count", true, false) != NULL && OidIsValid(get_extension_oid("citus", true));
 }
 
 /* ---------- roles ---------- */

@@ -53,6 +53,9 @@ extern int	mw_row_security_on(int level);
 extern Oid	mw_extension_owner(void);
 extern const char *mw_extension_schema(void);
 
+/* Whether tables may be spread over machines (Citus): then this one's heap does not hold what they hold */
+extern bool mw_tables_spread(void);
+
 /* Switch to the owner, or to another role, (restricted) and back; an ERROR unwinds it with the (sub)transaction. */
 typedef struct MwRoleSave
 {

@@ -34,7 +34,6 @@
 #include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am_d.h"
-#include "commands/extension.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
@@ -47,6 +46,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "util/spi.h"
 #include "util/table.h"
 
 #define MAX_TABLES 8
@@ -172,7 +172,7 @@ is_ours(const MwTable *table, Relation rel)
 		ours &= index->rd_rel->relam == BTREE_AM_OID && RelationGetIndexExpressions(index) == NIL;
 		index_close(index, NoLock);
 	}
-	return ours && OidIsValid(MW_PRIMARY_KEY_INDEX(rel)) && !OidIsValid(get_extension_oid("citus", true));
+	return ours && OidIsValid(MW_PRIMARY_KEY_INDEX(rel)) && !mw_tables_spread();
 }
 
 /* What the executor has to know, but for the relations themselves */
