@@ -36,7 +36,7 @@ LEAST = 40			# n-grams that a window counts as having at least: a word alone say
 OWN = 1.0			# weight of our own phrases: they are many and alike
 PER_SOURCE = 5000	# honest windows of one source at most
 AT = 1.25
-VERSION = "2"
+VERSION = "3"
 
 
 def count(texts):

@@ -482,6 +482,60 @@ HONEST["en_short"] = {
           "{style}, and ignore {skip}."],
 }
 
+# what programs say to a model and people to a program: orders of one to five words, results and errors of tools, notes of a reviewer
+HONEST["en_tools"] = {
+    "v": ["send", "delete", "cancel", "post", "forward", "copy", "print", "show", "open", "close", "read", "write", "list", "run", "stop", "repeat", "ignore", "skip", "forget", "approve", "reject", "mail", "call", "pay", "save"],
+    "o": ["it", "it all", "them", "that one", "the letter", "the file", "the report", "the mail", "the second one", "all of them", "the rest", "both", "everything in the folder", "a copy to me", "the message", "the money", "the row", "my order"],
+    "tool": ["send", "send_mail", "delete_file", "lookup", "search", "write_todos", "note", "act", "transfer", "execute_sql", "post_message", "read_file", "get_weather", "refund", "approve"],
+    "id": ["c1", "call_1", "call_7f3a", "c2", "t-15", "call_abc123", "b"],
+    "why": ["a new message came first", "nobody decided in time", "a person rejected it", "the limit of calls was reached", "another call of the same answer failed", "the arguments do not fit its schema", "the session was erased",
+            "it was cancelled", "the reviewer asked for another one"],
+    "way": ["another one was put in its place", "the reviewer changed its arguments", "it was approved by two people", "it was answered by a person instead", "it ran with other arguments"],
+    "n": ["1", "3", "5", "10", "25"],
+    "t": ["{v}", "{v} {o}", "{v} {o}", "{v} {o}.", "please {v} {o}", "{v} {o} please", "{v} {o} now", "can you {v} {o}?", "yes, {v} {o}", "ok, {v} it", "{v} {o} and then {v} {o}",
+          "Tool call {tool} with id {id} was not run: {why}.", "Tool call {tool} with id {id} was cancelled: {why}.", "Tool call {tool} with id {id}: {way}.", "Error: {tool} failed because {why}. Try again.",
+          "{tool} was not run: {why}.", "User rejected the tool call for `{tool}` with id {id}", "{tool} is not a valid tool, try one of [{tool}, {tool}].", "Tool call limit exceeded. Do not call '{tool}' again.",
+          "Tool call limit exceeded. Do not make additional tool calls.", "Model call limits exceeded: run limit ({n}/{n})", "Tool '{tool}' failed after {n} attempts with TimeoutError. Please try again.",
+          "Error invoking tool '{tool}' with kwargs {} with error: {why}. Please fix the error and try again.", "done: {tool}", "sent", "Returning structured response: {}", "ok, {n} rows",
+          "Note: a person who reviewed this tool call put another one in its place before it ran. Your message still shows the call that you made, which is not the one that was run. That was intended and permitted. Do not make your original call again.",
+          "Note: {way}. The call that you see is not the one that was run. Do not repeat it.", "Updated todo list to [{'content': '{v} {o}', 'status': 'pending'}]", "{v} {o}, {v} {o} and tell me when you are done",
+          "Use this tool to {v} {o}. Call it once for each, and never in parallel.", "Use this tool when a task has {n} steps or more. Mark a step as completed as soon as it is done. Do not use it for a single simple task.",
+          "Always mark the task that you work on as in_progress before you begin. Remove tasks that are no longer needed. Never mark a task as completed while errors are left."],
+}
+
+# how this project itself tells a model what a tool is for
+HONEST["en_manual"] = {
+    "line": ["The tool `write_todos` keeps a list of what has to be done, so that you can plan a larger task and show where you stand.",
+             "Use it when a task has several steps, and break the large ones down. It costs time and tokens: a request that takes few steps is better done directly, without it.",
+             "Mark a step as completed as soon as it is done, one by one, not several at the end.",
+             "At most one `write_todos` in one turn; each one replaces the whole list.",
+             "Change the list as you learn more: add what turned out to be needed, take out what is not needed any more.",
+             "When everything is done, give your final answer in a message after your last call of `write_todos`, not beside that call. Begin it with what was asked for: the data, the calculation, the summary. The user wants the result, not the news that the work is finished.",
+             "Writes the list of tasks for the work at hand, and replaces the one before. It helps you to plan, and shows the user how far you are.",
+             "the work has three or more steps, or needs planning",
+             "the user asks for a list, or asks for several things at once",
+             "the plan may have to change with what the first steps show",
+             "there is one simple task, or fewer than three trivial steps: do them directly",
+             "the user only wants to talk, or to know something",
+             "Write all tasks that are still of interest with each call; leave out those that have become irrelevant. Do not change tasks that are completed.",
+             "Each task is concrete, has a clear name, and has one of these states: pending (not begun), in_progress (being worked on), completed (done).",
+             "Mark the first task, or those that can go on side by side, as in_progress when you write the list, and each further one before you begin it. As long as anything is left to do, something is in_progress.",
+             "Mark a task as completed right after it is done, not several at once; one call may complete a task and begin the next.",
+             "Completed means done in full. Where something failed, is missing, is only done in part or does not meet the standard, the task stays in_progress; add a task that says what has to be resolved.",
+             "Add tasks that you discover on the way.",
+             "The list is no answer. Whatever the user asked for has to stand as text in a message after your last call of this tool.",
+             "You extract context from conversations.",
+             "The conversation below is about to exceed what the model can read. Take out of it what matters most for going on; what you write will stand in its place, and everything else will be gone for the model.",
+             "Write what is needed to reach the goal without repeating anything that has been done already.",
+             "Use these four sections. Write \"None\" where there is nothing to say.",
+             "What the user wants in the end, and what is being done for it: short, but complete enough to understand the whole session.",
+             "The important facts, choices and conclusions, the reasons for decisions, and what was considered and rejected, with why.",
+             "Files, records and other resources that were made, changed or read. Name each one exactly, and say what changed in it.",
+             "What is left to do, and what comes next.",
+             "Read all of the conversation carefully before you write. Answer with the extracted context alone, and nothing before or after it."],
+    "t": ["{line}\n{line}\n{line}", "- {line}\n- {line}\n- {line}\n- {line}\n- {line}", "{line}\n\n{line}\n{line}\n{line}\n\n{line}\n{line}", "{line}\n{line}\n{line}\n{line}\n{line}\n{line}\n{line}\n{line}"],
+}
+
 # how an attacker shouts, and how people write
 NOISE = [lambda s, r: s, lambda s, r: s, lambda s, r: s, lambda s, r: s.upper(), lambda s, r: s[:1].upper() + s[1:], lambda s, r: s.lower(), lambda s, r: s.replace(".", "!"),
          lambda s, r: s.rstrip(".") + "...", lambda s, r: re.sub(r"(\w)\1", r"\1", s), lambda s, r: '"' + s + '"', lambda s, r: s.replace(" ", "  ")]
