@@ -35,7 +35,7 @@ ROUNDS = 2
 LEAST = 40			# n-grams that a window counts as having at least: a word alone says nothing
 OWN = 1.0			# weight of our own phrases: they are many and alike
 PER_SOURCE = 5000	# honest windows of one source at most
-AT = 1.25
+AT = 1.5
 VERSION = "3"
 
 

@@ -536,6 +536,27 @@ HONEST["en_manual"] = {
     "t": ["{line}\n{line}\n{line}", "- {line}\n- {line}\n- {line}\n- {line}\n- {line}", "{line}\n\n{line}\n{line}\n{line}\n\n{line}\n{line}", "{line}\n{line}\n{line}\n{line}\n{line}\n{line}\n{line}\n{line}"],
 }
 
+# headings, names of tests, entries of lists: pieces of sentences that hold the words of attacks and mean nothing
+HONEST["en_pieces"] = {
+    "n": ["answer", "text", "prompt", "message", "request", "key", "word", "row", "body", "secret", "system", "policy", "tenant", "user", "call", "limit", "error", "name", "table", "file", "session", "model", "tool", "token", "rule", "byte", "index",
+          "character", "line", "value", "column", "account", "role", "reader", "server", "page", "price", "budget", "hook", "header", "list", "order"],
+    "ns": ["answers", "texts", "prompts", "messages", "requests", "keys", "words", "rows", "secrets", "rules", "bytes", "characters", "lines", "values", "roles", "errors", "names", "limits", "calls", "tokens", "files"],
+    "q": ["a", "an empty", "every", "no", "the same", "another", "the first", "the last", "one", "its own", "the whole", "any", "each", "the other", "a second"],
+    "w": ["without", "over", "in", "of", "inside", "with", "before", "after", "under", "from", "beside", "between two", "instead of", "and no", "and", "or", "for", "to", "as"],
+    "p": ["written", "read", "cut", "cached", "purged", "moved", "summarised", "refused", "answered", "expired", "kept", "lost", "sent", "counted", "hidden", "shown", "never read", "never sent", "all the same", "bounded", "as it was", "no text", "no word", "no answer", "not there"],
+    "e": ["everything", "everybody", "whoever", "anything else", "nothing", "whatever", "all of it", "nobody", "somebody else"],
+    "d": ["adds up", "comes back", "has an answer", "will do", "will not", "is in its place", "may write", "sees nothing", "has rows", "stays", "waits", "is told once", "is as it was", "sends now", "passes"],
+    "c": ["as shipped", "without it", "round 3", "case 12", "in the end", "C03", "for example", "second try", "hint", "after all that"],
+    "t": ["{q} {n} {w} {q} {n}", "{q} {n} that is {p}", "{ns} that are {p}", "{ns} that were {p}", "what is {p} is {p}", "{q} {n} is {p}", "{c}: {q} {n} is in {q} {n}", "{q} {n}: and no {n}, no {n}", "and no {n} in {n}.{n}", "{e} {d}", "{c}: {e} {d}",
+          "{q} {n} {w} {q} {n}: {e} {d}", "so only what {d} is {p}", "{q} {n} of every kind of {n} comes back", "{q} {n} {w} its {n}", "{e} has {q} {n} to his own {n}", "{n} {w} {n}", "which is {p}", "B reads {n}.{n}", "{q} {n} that {q} {n} writes has {ns}",
+          "{q} {n} of {n} {n} {d}", "but none that {e} {d}", "{ns} {w} {ns}", "{q} {n} {w} {ns}", "{p} {w} {q} {n}: and no {n}, no {n}", "{n} {n} {n} {n} {n} {n}", "{n} {n}"],
+}
+# one word, or a line, over and over: long, and no attack by what it says
+HONEST["en_again"] = {
+    "w": ["word ", "lorem ipsum ", "text ", "hello ", "test ", "1 2 3 ", "a b c ", "x ", "the same line\n", "row, row, row\n", "na na na ", "very ", "padding ", "data ", "foo bar "],
+    "t": [w * n for w in ("{w}", "word ", "word ", "text ", "{w}{w}") for n in (3, 10, 20, 40, 70, 100, 150, 200, 300)],
+}
+
 # how an attacker shouts, and how people write
 NOISE = [lambda s, r: s, lambda s, r: s, lambda s, r: s, lambda s, r: s.upper(), lambda s, r: s[:1].upper() + s[1:], lambda s, r: s.lower(), lambda s, r: s.replace(".", "!"),
          lambda s, r: s.rstrip(".") + "...", lambda s, r: re.sub(r"(\w)\1", r"\1", s), lambda s, r: '"' + s + '"', lambda s, r: s.replace(" ", "  ")]
