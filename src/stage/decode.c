@@ -288,11 +288,11 @@ entity(const char *s, int len, int *used)
 	return -1;
 }
 
-/* The hexadecimal number of least..most digits at s; -1 where there is none */
+/* The hexadecimal number of least..most digits at s; -1 where there is none, or no character has it */
 static int
 hex_number(const char *s, int len, int least, int most, int *digits)
 {
-	int			v = 0;
+	uint32		v = 0;
 
 	for (*digits = 0; *digits < Min(len, most); (*digits)++)
 	{
@@ -302,7 +302,7 @@ hex_number(const char *s, int len, int least, int most, int *digits)
 			break;
 		v = v * 16 + d;
 	}
-	return *digits >= least ? v : -1;
+	return *digits >= least && v <= 0x10ffff ? (int) v : -1;
 }
 
 /* \u0069, \u{69}, \U00000069, \x69: the character, or -1; a pair of surrogates is one */

@@ -278,6 +278,13 @@ script_of(uint32 c)
 	return 0;
 }
 
+/* Between letters it may stand for one: the token goes on, in whatever way the digit was written */
+static inline bool
+is_digit(uint32 c)
+{
+	return c >= '0' && c <= '9';
+}
+
 /* Fold the look-alikes of a token s[from..n) that mixes scripts; in place, letters only get shorter. */
 static void
 fold_token(Builder *b, int from)
@@ -356,10 +363,7 @@ mw_normalise(const char *s, int len, MwView *out)
 		{
 			put_char(&b, c, i);
 			flag = false;
-			script = script_of(c);
-			/* a digit between letters may stand for one: the token goes on */
-			if (c >= '0' && c <= '9')
-				script = -1;
+			script = is_digit(c) ? -1 : script_of(c);
 		}
 		else
 		{
@@ -372,13 +376,10 @@ mw_normalise(const char *s, int len, MwView *out)
 			else if (c < 0xe0000)
 				flag = false;
 			script = 0;
-			/* the euro sign is an e to whoever hides words: behind a letter, or before one and behind no number */
-			if (c == 0x20ac && ((b.n > 0 && script_of((unsigned char) b.s[b.n - 1]) == 1) ||
-								(i + n < len && script_of((unsigned char) s[i + n]) == 1 && (i == 0 || s[i - 1] < '0' || s[i - 1] > '9'))))
-				c = 'e';
-			if (c == 'e')
+			if (c == 0x20ac)
 			{
-				put_char(&b, c, i);
+				/* the euro sign is an e to whoever hides words, whatever stands beside it: what that folds to is not known yet */
+				put_char(&b, 'e', i);
 				script = 1;
 			}
 			else if (is_settled(c))
@@ -392,7 +393,7 @@ mw_normalise(const char *s, int len, MwView *out)
 				if (!flag)
 				{
 					put_char(&b, c - 0xe0000, i);
-					script = script_of(c - 0xe0000);
+					script = is_digit(c - 0xe0000) ? -1 : script_of(c - 0xe0000);
 				}
 				else
 					script = -1;
@@ -400,14 +401,16 @@ mw_normalise(const char *s, int len, MwView *out)
 			else
 			{
 				const Folded *f = fold(c);
+				bool		goes_on = true;
 
 				for (k = 0; k < f->n; k++)
 				{
 					put_char(&b, f->to[k], i);
 					script |= script_of(f->to[k]);
+					goes_on &= is_digit(f->to[k]);
 				}
-				if (f->n == 0)
-					script = -1;	/* nothing: the token goes on */
+				if (goes_on)
+					script = -1;	/* nothing, or digits */
 			}
 		}
 		i += n;
