@@ -36,8 +36,15 @@ sub label
 sub began
 {
 	my ($zone, $per, $t) = @_;
-	my $label = label($zone, $per, $t);
 	my $at = int($t) - int($t) % 60;
+	if ($per eq 'hour')
+	{
+		# by the clock's own face: an hour that a change of half an hour cuts in two is named by what it would have been
+		local $ENV{TZ} = $zone;
+		POSIX::tzset();
+		return $at - 60 * (localtime $at)[1];
+	}
+	my $label = label($zone, $per, $t);
 	for my $step ($per eq 'month' ? 86400 : (), $per eq 'day' || $per eq 'month' ? 1800 : (), 60)
 	{
 		$at -= $step while label($zone, $per, $at - $step) eq $label;
