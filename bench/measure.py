@@ -566,8 +566,13 @@ def linear(_):
         s = Psql("postgres")
         for text in texts:
             half = max(1, 500_000 // len(text.encode()))
-            took = {n: min(float(s.ask(f"SELECT mw.bench_redact(repeat({quoted(text + ' ')}, {n}), 'bench', 1);")) for _ in range(3))
-                    for n in (half, 2 * half)}
+            took = {half: float("inf"), 2 * half: float("inf")}
+            # the least time is the text's own, all above it is the machine's: who looks slow is asked more often
+            for tries in range(30):
+                if tries >= 3 and took[2 * half] <= 2.3 * took[half]:
+                    break
+                for n in took:
+                    took[n] = min(took[n], float(s.ask(f"SELECT mw.bench_redact(repeat({quoted(text + ' ')}, {n}), 'bench', 1);")))
             factors[text] = took[2 * half] / took[half]
         s.end()
         worst = max(factors, key=factors.get)
