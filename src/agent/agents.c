@@ -152,7 +152,7 @@ is_tool_of(Jsonb *tools, const char *name)
 		char	   *its = NULL;
 
 		if (v->type == jbvString)
-			its = pnstrdup(v->val.string.val, v->val.string.len);
+			its = mw_value_string(v);
 		else if (v->type == jbvBinary)
 		{
 			schema = JsonbValueToJsonb(v);
@@ -288,10 +288,7 @@ mw_alter_agent(PG_FUNCTION_ARGS)
 	Jsonb	   *changes = mw_arg_object(fcinfo, 1, "config");
 	char	   *tenant = mw_arg_text(fcinfo, 2, "tenant");
 	Jsonb	   *config;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 
 	SPI_connect();
 	mw_admin_tenant(tenant, true);
@@ -299,16 +296,10 @@ mw_alter_agent(PG_FUNCTION_ARGS)
 	if (config == NULL)
 		mw_admin_no_such("agent", name, tenant, psprintf("SELECT mw_create_agent(%s, '{...}');", quote_literal_cstr(name)));
 	config = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(config), JsonbPGetDatum(changes)));
-	it = JsonbIteratorInit(&changes->root);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
-	{
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		if (value.type == jbvNull)
-			config = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(config),
-														PointerGetDatum(cstring_to_text_with_len(key.val.string.val, key.val.string.len))));
-	}
+	each = mw_json_each(&changes->root);
+	while (mw_json_next(&each))
+		if (each.value.type == jbvNull)
+			config = DatumGetJsonbP(DirectFunctionCall2(jsonb_delete, JsonbPGetDatum(config), CStringGetTextDatum(mw_value_string(&each.key))));
 	add_version(tenant, name, config);
 	SPI_finish();
 	PG_RETURN_VOID();

@@ -42,7 +42,7 @@ text_of(const char *name, Jsonb *config, const char *key)
 		return NULL;
 	if (v->type != jbvString)
 		wrong(name, key, "a text");
-	return pnstrdup(v->val.string.val, v->val.string.len);
+	return mw_value_string(v);
 }
 
 static Jsonb *
@@ -61,24 +61,20 @@ texts_of(const char *name, Jsonb *config, const char *key)
 {
 	JsonbValue *v = mw_json_get(config, key);
 	List	   *texts = NIL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
 	if (v == NULL)
 		return NIL;
 	if (v->type == jbvBool)
 		return v->val.boolean ? list_make1("*") : NIL;
-	if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data))
+	if (!mw_value_is_array(v))
 		wrong(name, key, "a list of texts");
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (item.type != jbvString)
+		if (each.value.type != jbvString)
 			wrong(name, key, "a list of texts");
-		texts = lappend(texts, pnstrdup(item.val.string.val, item.val.string.len));
+		texts = lappend(texts, mw_value_string(&each.value));
 	}
 	return texts;
 }
@@ -113,8 +109,8 @@ model_of(const char *name, Jsonb *config)
 	if (v == NULL)
 		return NULL;
 	if (v->type == jbvString)
-		return pnstrdup(v->val.string.val, v->val.string.len);
-	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+		return mw_value_string(v);
+	if (!mw_value_is_object(v))
 		wrong(name, "model", "a name, server:model, or {\"model\": name, \"model_settings\": {...}}");
 	return mw_json_canonical(JsonbValueToJsonb(v));
 }
@@ -125,7 +121,7 @@ mw_duration_of(JsonbValue *v, const char *what)
 	int64		ms;
 
 	if (v->type == jbvString)
-		ms = mw_duration_ms(pnstrdup(v->val.string.val, v->val.string.len), what);
+		ms = mw_duration_ms(mw_value_string(v), what);
 	else if (v->type == jbvNumeric)
 		ms = mw_duration_ms(DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(v->val.numeric))), what);
 	else
@@ -160,7 +156,7 @@ read_middleware(MwAgent *agent, const char *tenant, const char *model, JsonbValu
 	Jsonb	   *options;
 	char	   *type;
 
-	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
+	if (!mw_value_is_object(item))
 		wrong(agent->name, "middleware", "a list of objects with a \"type\"");
 	options = JsonbValueToJsonb(item);
 	type = mw_json_get_text(options, "type");
@@ -187,23 +183,18 @@ static void
 read_middlewares(MwAgent *agent, const char *tenant, const char *model, Jsonb *config)
 {
 	JsonbValue *v = mw_json_get(config, "middleware");
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
 	if (v == NULL)
 		return;
-	if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data))
+	if (!mw_value_is_array(v))
 		wrong(agent->name, "middleware", "a list of objects with a \"type\"");
 	agent->middleware = palloc0(sizeof(MwMiddleware *) * Max(1, JsonContainerSize(v->val.binary.data)));
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		MwMiddleware *m;
+		MwMiddleware *m = read_middleware(agent, tenant, model, &each.value, agent->nmiddleware);
 
-		if (tok != WJB_ELEM)
-			continue;
-		m = read_middleware(agent, tenant, model, &item, agent->nmiddleware);
 		for (int i = 0; i < agent->nmiddleware; i++)
 		{
 			if (strcmp(agent->middleware[i]->name, m->name) == 0)
@@ -226,15 +217,12 @@ read_reveal(MwAgent *agent, Jsonb *config)
 {
 	static const char must_be[] = "true, false, an array of types of personal data, or an object with these by the names of custom middlewares";
 	JsonbValue *v = mw_json_get(config, "reveal");
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 	MwReveal   *reveal;
 
 	if (v == NULL)
 		return;
-	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+	if (!mw_value_is_object(v))
 	{
 		if (!mw_reveal_read(v, &reveal))
 			wrong(agent->name, "reveal", must_be);
@@ -243,17 +231,13 @@ read_reveal(MwAgent *agent, Jsonb *config)
 				agent->middleware[i]->reveal = reveal;
 		return;
 	}
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		char	   *name;
+		char	   *name = mw_value_string(&each.key);
 		bool		found = false;
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		name = pnstrdup(key.val.string.val, key.val.string.len);
-		if (!mw_reveal_read(&value, &reveal))
+		if (!mw_reveal_read(&each.value, &reveal))
 			wrong(agent->name, "reveal", must_be);
 		for (int i = 0; i < agent->nmiddleware; i++)
 		{

@@ -108,13 +108,13 @@ read_options(MwMiddleware *m, Jsonb *options)
 	m->conf = c;
 	if (edits != NULL)
 	{
-		if (edits->type != jbvBinary || !JsonContainerIsArray(edits->val.binary.data))
+		if (!mw_value_is_array(edits))
 			mw_opt_wrong(m, "edits", "a list of edits such as {\"type\": \"clear_tool_uses\"}");
 		for (uint32 i = 0; i < JsonContainerSize(edits->val.binary.data); i++)
 		{
 			JsonbValue *edit = getIthJsonbValueFromContainer(edits->val.binary.data, i);
 
-			if (edit->type != jbvBinary || !JsonContainerIsObject(edit->val.binary.data))
+			if (!mw_value_is_object(edit))
 				mw_opt_wrong(m, "edits", "a list of edits such as {\"type\": \"clear_tool_uses\"}");
 			c->edits = lappend(c->edits, read_edit(m, JsonbValueToJsonb(edit)));
 		}
@@ -222,7 +222,7 @@ cleared_inputs(MwRun *run, const MwMsg *msg, List *more)
 		JsonbValue *v = getIthJsonbValueFromContainer(&before->root, i);
 
 		if (v->type == jbvString)
-			ids[n++] = pnstrdup(v->val.string.val, v->val.string.len);
+			ids[n++] = mw_value_string(v);
 	}
 	foreach(lc, more)
 		ids[n++] = lfirst(lc);

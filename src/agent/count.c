@@ -62,7 +62,7 @@ mw_count_msg(const MwMsg *msg)
 	int64		tokens = TOKENS_A_MESSAGE;
 	int64		bytes = strlen(msg->role);
 
-	if (content != NULL && content->type == jbvBinary && JsonContainerIsArray(content->val.binary.data))
+	if (mw_value_is_array(content))
 	{
 		for (uint32 i = 0; i < JsonContainerSize(content->val.binary.data); i++)
 			bytes += part_bytes(getIthJsonbValueFromContainer(content->val.binary.data, i), &tokens);
@@ -180,7 +180,7 @@ read_part(MwMiddleware *m, const char *key, const char *unit, JsonbValue *v, MwS
 static bool
 is_pair(JsonbValue *v)
 {
-	return v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data) && JsonContainerSize(v->val.binary.data) == 2 &&
+	return mw_value_is_array(v) && JsonContainerSize(v->val.binary.data) == 2 &&
 		getIthJsonbValueFromContainer(v->val.binary.data, 0)->type == jbvString;
 }
 
@@ -188,33 +188,23 @@ MwSize *
 mw_size_read(MwMiddleware *m, const char *key, JsonbValue *v, bool several)
 {
 	MwSize	   *size = palloc0(sizeof(MwSize));
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	one;
+	MwJsonEach	each;
 
 	if (is_pair(v))
 	{
 		JsonbValue *unit = getIthJsonbValueFromContainer(v->val.binary.data, 0);
 
-		read_part(m, key, pnstrdup(unit->val.string.val, unit->val.string.len),
+		read_part(m, key, mw_value_string(unit),
 				  getIthJsonbValueFromContainer(v->val.binary.data, 1), size);
 		return size;
 	}
-	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data) || JsonContainerSize(v->val.binary.data) == 0)
+	if (!mw_value_is_object(v) || JsonContainerSize(v->val.binary.data) == 0)
 		mw_opt_wrong(m, key, A_SIZE);
 	if (!several && JsonContainerSize(v->val.binary.data) != 1)
 		mw_opt_wrong(m, key, "one size: " A_SIZE);
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
-	{
-		char	   *unit;
-
-		if (tok != WJB_KEY)
-			continue;
-		unit = pnstrdup(one.val.string.val, one.val.string.len);
-		(void) JsonbIteratorNext(&it, &one, true);
-		read_part(m, key, unit, &one, size);
-	}
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
+		read_part(m, key, mw_value_string(&each.key), &each.value, size);
 	return size;
 }
 
@@ -225,7 +215,7 @@ mw_sizes_read(MwMiddleware *m, const char *key, JsonbValue *v)
 
 	if (v == NULL)
 		return NIL;
-	if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data) || is_pair(v))
+	if (!mw_value_is_array(v) || is_pair(v))
 		return list_make1(mw_size_read(m, key, v, true));
 	for (uint32 i = 0; i < JsonContainerSize(v->val.binary.data); i++)
 		sizes = lappend(sizes, mw_size_read(m, key, getIthJsonbValueFromContainer(v->val.binary.data, i), true));

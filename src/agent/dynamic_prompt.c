@@ -54,7 +54,7 @@ prompt_of(Jsonb *answer)
 	if (!JB_ROOT_IS_SCALAR(answer))
 		return NULL;
 	v = getIthJsonbValueFromContainer(&answer->root, 0);
-	return v->type == jbvString ? pnstrdup(v->val.string.val, v->val.string.len) : NULL;
+	return v->type == jbvString ? mw_value_string(v) : NULL;
 }
 
 static MwModelResponse *

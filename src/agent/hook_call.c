@@ -157,7 +157,7 @@ read_message_op(MwRun *run, MwPatch *patch, JsonbValue *item, const char *who)
 	Jsonb	   *json;
 	char	   *remove;
 
-	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
+	if (!mw_value_is_object(item))
 		bad_hook(who, "An element of messages is no object.");
 	json = JsonbValueToJsonb(item);
 	remove = mw_json_get_text(json, "remove");
@@ -186,50 +186,41 @@ MwPatch *
 mw_patch_read(MwRun *run, Jsonb *json, const char *who, List *can_jump_to)
 {
 	MwPatch    *patch;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 
 	if (json == NULL)
 		return NULL;
 	if (!mw_json_is_object(json))
 		bad_hook(who, "It is neither an object nor NULL.");
 	patch = mw_patch_new();
-	it = JsonbIteratorInit(&json->root);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	each = mw_json_each(&json->root);
+	while (mw_json_next(&each))
 	{
-		char	   *name;
+		char	   *name = mw_value_string(&each.key);
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		name = pnstrdup(key.val.string.val, key.val.string.len);
 		if (strcmp(name, "messages") == 0)
 		{
-			if (value.type == jbvNull)
+			if (each.value.type == jbvNull)
 				continue;
-			if (value.type == jbvBinary && JsonContainerIsArray(value.val.binary.data))
+			if (mw_value_is_array(&each.value))
 			{
-				JsonbIterator *in = JsonbIteratorInit(value.val.binary.data);
-				JsonbValue	item;
+				MwJsonEach	item = mw_json_each(each.value.val.binary.data);
 
-				while ((tok = JsonbIteratorNext(&in, &item, true)) != WJB_DONE)
-					if (tok == WJB_ELEM)
-						read_message_op(run, patch, &item, who);
+				while (mw_json_next(&item))
+					read_message_op(run, patch, &item.value, who);
 			}
 			else
-				read_message_op(run, patch, &value, who);
+				read_message_op(run, patch, &each.value, who);
 		}
 		else if (strcmp(name, "jump_to") == 0)
 		{
-			if (value.type == jbvString)
-				patch->jump = read_jump(pnstrdup(value.val.string.val, value.val.string.len), who, can_jump_to);
-			else if (value.type != jbvNull)
+			if (each.value.type == jbvString)
+				patch->jump = read_jump(mw_value_string(&each.value), who, can_jump_to);
+			else if (each.value.type != jbvNull)
 				bad_hook(who, "jump_to is no text.");
 		}
 		else if (strcmp(name, "structured_response") == 0 || is_declared(run, name))
-			mw_patch_field(patch, name, &value);
+			mw_patch_field(patch, name, &each.value);
 		else
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_HOOK_FAILED),

@@ -62,22 +62,17 @@ static List *
 read_messages(MwRun *run, JsonbValue *value, List *given, const char *who)
 {
 	List	   *msgs = NIL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 	ListCell   *at = list_head(given);
 
-	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
+	if (!mw_value_is_array(value))
 		bad_hook(who, "The messages of its request are no array.");
-	it = JsonbIteratorInit(value->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	each = mw_json_each(value->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		Jsonb	   *json;
+		Jsonb	   *json = JsonbValueToJsonb(&each.value);
 		MwMsg	   *known = NULL;
 
-		if (tok != WJB_ELEM)
-			continue;
-		json = JsonbValueToJsonb(&item);
 		for (ListCell *lc = at; lc != NULL; lc = lnext(given, lc))
 		{
 			MwMsg	   *msg = lfirst(lc);
@@ -98,24 +93,20 @@ static List *
 read_tools(MwRun *run, JsonbValue *value, const char *who)
 {
 	List	   *tools = NIL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
-	if (value->type != jbvBinary || !JsonContainerIsArray(value->val.binary.data))
+	if (!mw_value_is_array(value))
 		bad_hook(who, "The tools of its request are no array.");
-	it = JsonbIteratorInit(value->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	each = mw_json_each(value->val.binary.data);
+	while (mw_json_next(&each))
 	{
 		char	   *name = NULL;
 		MwTool	   *tool;
 
-		if (tok != WJB_ELEM)
-			continue;
-		if (item.type == jbvString)
-			name = pnstrdup(item.val.string.val, item.val.string.len);
-		else if (item.type == jbvBinary)
-			name = mw_json_get_text(JsonbValueToJsonb(&item), "name");
+		if (each.value.type == jbvString)
+			name = mw_value_string(&each.value);
+		else if (each.value.type == jbvBinary)
+			name = mw_json_get_text(JsonbValueToJsonb(&each.value), "name");
 		if (name == NULL)
 			bad_hook(who, "A tool of its request has no name.");
 		tool = mw_run_tool(run, name);
@@ -138,7 +129,7 @@ tool_choice(const MwModelRequest *req, JsonbValue *v)
 
 	if (v == NULL || v->type != jbvString)
 		return v;
-	word = pnstrdup(v->val.string.val, v->val.string.len);
+	word = mw_value_string(v);
 	foreach(lc, req->tools)
 	{
 		JsonbParseState *st = NULL;

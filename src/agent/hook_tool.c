@@ -80,10 +80,7 @@ read_tool_response(MwRun *run, const MwToolCall *call, Jsonb *json, Jsonb *inner
 {
 	MwToolResponse *resp = palloc0(sizeof(MwToolResponse));
 	JsonbParseState *st = NULL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 	bool		has_name = false;
 
 	resp->update = inner_update;
@@ -93,7 +90,7 @@ read_tool_response(MwRun *run, const MwToolCall *call, Jsonb *json, Jsonb *inner
 
 		if (only->type == jbvString)
 		{
-			resp->msg = mw_run_redacted(run, mw_msg_tool(run, call, pnstrdup(only->val.string.val, only->val.string.len), false));
+			resp->msg = mw_run_redacted(run, mw_msg_tool(run, call, mw_value_string(only), false));
 			return resp;
 		}
 	}
@@ -103,22 +100,18 @@ read_tool_response(MwRun *run, const MwToolCall *call, Jsonb *json, Jsonb *inner
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	push_member(&st, "role", "tool");
 	push_member(&st, "tool_call_id", call->id);
-	it = JsonbIteratorInit(&json->root);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	each = mw_json_each(&json->root);
+	while (mw_json_next(&each))
 	{
-		char	   *name;
+		char	   *name = mw_value_string(&each.key);
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		name = pnstrdup(key.val.string.val, key.val.string.len);
 		if (strcmp(name, "update") == 0)
-			resp->update = mw_json_value_jsonb(&value);
-		else if (strcmp(name, "role") != 0 && strcmp(name, "tool_call_id") != 0 && value.type != jbvNull)
+			resp->update = mw_json_value_jsonb(&each.value);
+		else if (strcmp(name, "role") != 0 && strcmp(name, "tool_call_id") != 0 && each.value.type != jbvNull)
 		{
 			has_name |= strcmp(name, "name") == 0;
-			pushJsonbValue(&st, WJB_KEY, &key);
-			pushJsonbValue(&st, WJB_VALUE, &value);
+			pushJsonbValue(&st, WJB_KEY, &each.key);
+			pushJsonbValue(&st, WJB_VALUE, &each.value);
 		}
 	}
 	if (!has_name)

@@ -48,7 +48,7 @@ read_on_failure(MwMiddleware *m, Jsonb *options, Selector *c)
 	c->function = mw_opt_function(m, options, "on_parsing_failure");
 	if (c->function != NULL)
 		c->on_failure = FAIL_FUNCTION;
-	else if (v != NULL && v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data))
+	else if (mw_value_is_array(v))
 	{
 		c->on_failure = FAIL_LIST;
 		c->fallback = mw_opt_tools(m, options, "on_parsing_failure");
@@ -145,7 +145,7 @@ read_names(Jsonb *array, List **names)
 	{
 		JsonbValue *v = getIthJsonbValueFromContainer(&array->root, i);
 
-		*names = lappend(*names, v->type == jbvString ? pnstrdup(v->val.string.val, v->val.string.len) :
+		*names = lappend(*names, v->type == jbvString ? mw_value_string(v) :
 						 mw_json_canonical(mw_json_value_jsonb(v)));
 	}
 	return true;

@@ -160,22 +160,16 @@ read_role(Jsonb *json, const char *what)
 static void
 check_content(JsonbValue *content, const char *what)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	part;
+	MwJsonEach	each;
 
 	if (content->type == jbvString)
 		return;
-	if (content->type != jbvBinary || !JsonContainerIsArray(content->val.binary.data))
+	if (!mw_value_is_array(content))
 		bad_message(what, "Its content is neither a text nor an array of parts.");
-	it = JsonbIteratorInit(content->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &part, true)) != WJB_DONE)
-	{
-		if (tok == WJB_ELEM &&
-			(part.type != jbvBinary || !JsonContainerIsObject(part.val.binary.data) ||
-			 mw_json_get_text(JsonbValueToJsonb(&part), "type") == NULL))
+	each = mw_json_each(content->val.binary.data);
+	while (mw_json_next(&each))
+		if (!mw_value_is_object(&each.value) || mw_json_get_text(JsonbValueToJsonb(&each.value), "type") == NULL)
 			bad_message(what, "A part of its content is no object with a type.");
-	}
 }
 
 /* The calls of both lists, sorted into those with arguments and the others */
@@ -191,7 +185,7 @@ read_calls(Jsonb *json, Parts *p, const char *what)
 
 		if (list == NULL)
 			continue;
-		if (list->type != jbvBinary || !JsonContainerIsArray(list->val.binary.data))
+		if (!mw_value_is_array(list))
 			bad_message(what, "Its %s are not an array.", lists[l]);
 		total += JsonContainerSize(list->val.binary.data);
 	}
@@ -205,21 +199,16 @@ read_calls(Jsonb *json, Parts *p, const char *what)
 	for (int l = 0; l < lengthof(lists); l++)
 	{
 		JsonbValue *list = mw_json_get(json, lists[l]);
-		JsonbIterator *it;
-		JsonbIteratorToken tok;
-		JsonbValue	item;
+		MwJsonEach	each;
 
 		if (list == NULL)
 			continue;
-		it = JsonbIteratorInit(list->val.binary.data);
-		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		each = mw_json_each(list->val.binary.data);
+		while (mw_json_next(&each))
 		{
 			MwToolCall	call;
-			const char *why;
+			const char *why = mw_tool_call_read(&each.value, &call);
 
-			if (tok != WJB_ELEM)
-				continue;
-			why = mw_tool_call_read(&item, &call);
 			if (why != NULL)
 				bad_message(what, "%s", why);
 			if (call.args != NULL)

@@ -32,34 +32,28 @@ restored(Jsonb *message, MwPiiMap *map)
 {
 	static const char *const said[] = {"content", "tool_calls", "invalid_tool_calls"};
 	JsonbParseState *st = NULL;
-	JsonbIterator *it = JsonbIteratorInit(&message->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each = mw_json_each(&message->root);
 
 	if (map->n == 0)
 		return message;
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
 		bool		is_said = false;
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
 		for (int i = 0; i < lengthof(said); i++)
-			is_said |= key.val.string.len == strlen(said[i]) && memcmp(key.val.string.val, said[i], key.val.string.len) == 0;
-		if (is_said && value.type == jbvString)
-			value.val.string.val = restore_leaf(value.val.string.val, value.val.string.len, &value.val.string.len, map);
-		else if (is_said && value.type == jbvBinary)
+			is_said |= each.key.val.string.len == strlen(said[i]) && memcmp(each.key.val.string.val, said[i], each.key.val.string.len) == 0;
+		if (is_said && each.value.type == jbvString)
+			each.value.val.string.val = restore_leaf(each.value.val.string.val, each.value.val.string.len, &each.value.val.string.len, map);
+		else if (is_said && each.value.type == jbvBinary)
 		{
-			Jsonb	   *jb = mw_json_map_strings(JsonbValueToJsonb(&value), true, restore_leaf, map);
+			Jsonb	   *jb = mw_json_map_strings(JsonbValueToJsonb(&each.value), true, restore_leaf, map);
 
-			value.val.binary.data = &jb->root;
-			value.val.binary.len = VARSIZE(jb) - VARHDRSZ;
+			each.value.val.binary.data = &jb->root;
+			each.value.val.binary.len = VARSIZE(jb) - VARHDRSZ;
 		}
-		pushJsonbValue(&st, WJB_KEY, &key);
-		pushJsonbValue(&st, WJB_VALUE, &value);
+		pushJsonbValue(&st, WJB_KEY, &each.key);
+		pushJsonbValue(&st, WJB_VALUE, &each.value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
 }

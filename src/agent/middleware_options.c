@@ -107,7 +107,7 @@ mw_opt_text(MwMiddleware *m, Jsonb *options, const char *key, const char *otherw
 		return otherwise == NULL ? NULL : pstrdup(otherwise);
 	if (v->type != jbvString)
 		mw_opt_wrong(m, key, "a text");
-	return pnstrdup(v->val.string.val, v->val.string.len);
+	return mw_value_string(v);
 }
 
 int
@@ -136,7 +136,7 @@ elements(MwMiddleware *m, Jsonb *options, const char *key, const char *what)
 
 	if (v == NULL)
 		return NIL;
-	if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data))
+	if (!mw_value_is_array(v))
 		mw_opt_wrong(m, key, what);
 	for (uint32 i = 0; i < JsonContainerSize(v->val.binary.data); i++)
 		list = lappend(list, getIthJsonbValueFromContainer(v->val.binary.data, i));
@@ -155,7 +155,7 @@ mw_opt_texts(MwMiddleware *m, Jsonb *options, const char *key)
 
 		if (v->type != jbvString || v->val.string.len == 0)
 			mw_opt_wrong(m, key, "a list of texts, none of them empty");
-		texts = lappend(texts, pnstrdup(v->val.string.val, v->val.string.len));
+		texts = lappend(texts, mw_value_string(v));
 	}
 	return texts;
 }
@@ -226,8 +226,8 @@ read_model(MwMiddleware *m, const char *key, JsonbValue *v)
 	const char *colon;
 
 	if (v->type == jbvString)
-		model->model = pnstrdup(v->val.string.val, v->val.string.len);
-	else if (v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+		model->model = mw_value_string(v);
+	else if (mw_value_is_object(v))
 	{
 		Jsonb	   *json = JsonbValueToJsonb(v);
 
@@ -281,7 +281,7 @@ mw_opt_function(MwMiddleware *m, Jsonb *options, const char *key)
 	Jsonb	   *json;
 	char	   *name;
 
-	if (v == NULL || v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+	if (!mw_value_is_object(v))
 		return NULL;
 	json = JsonbValueToJsonb(v);
 	if (!mw_opt_given(json, "function"))

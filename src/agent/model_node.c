@@ -99,33 +99,31 @@ static Jsonb *
 options_of(MwRun *run, const MwModelRequest *req)
 {
 	JsonbParseState *st = NULL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	v;
-	bool		keep = true;
+	MwJsonEach	each;
 	Jsonb	   *format = req->format != NULL && !req->format->by_tool ? mw_format_option(req->format) : NULL;
 	bool		own = strcmp(req->purpose, "model") == 0;
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	if (run->options != NULL)
 	{
-		it = JsonbIteratorInit(&run->options->root);
-		while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+		each = mw_json_each(&run->options->root);
+		while (mw_json_next(&each))
 		{
-			if (tok == WJB_KEY)
-			{
-				char	   *key = pnstrdup(v.val.string.val, v.val.string.len);
+			char	   *key = mw_value_string(&each.key);
 
-				/* a helper's request is not the caller's: what he wanted of the answer does not hold for it */
-				keep = own ? strcmp(key, "tool_choice") != 0 || req->tool_choice == NULL :
-					strcmp(key, "tool_choice") != 0 && strcmp(key, "response_format") != 0 && strcmp(key, "stop") != 0 &&
-					strcmp(key, "parallel_tool_calls") != 0 && strcmp(key, "max_tokens") != 0 && strcmp(key, "temperature") != 0;
-				keep = keep && (format == NULL || strcmp(key, "response_format") != 0) && strcmp(key, "limits") != 0;
-				/* what speaks of tools is left out where a request has none */
-				keep = keep && (req->tools != NIL || (strcmp(key, "tool_choice") != 0 && strcmp(key, "parallel_tool_calls") != 0));
+			/* a helper's request is not the caller's: what he wanted of the answer does not hold for it */
+			bool		keep = own ? strcmp(key, "tool_choice") != 0 || req->tool_choice == NULL :
+				strcmp(key, "tool_choice") != 0 && strcmp(key, "response_format") != 0 && strcmp(key, "stop") != 0 &&
+				strcmp(key, "parallel_tool_calls") != 0 && strcmp(key, "max_tokens") != 0 && strcmp(key, "temperature") != 0;
+
+			keep = keep && (format == NULL || strcmp(key, "response_format") != 0) && strcmp(key, "limits") != 0;
+			/* what speaks of tools is left out where a request has none */
+			keep = keep && (req->tools != NIL || (strcmp(key, "tool_choice") != 0 && strcmp(key, "parallel_tool_calls") != 0));
+			if (keep)
+			{
+				pushJsonbValue(&st, WJB_KEY, &each.key);
+				pushJsonbValue(&st, WJB_VALUE, &each.value);
 			}
-			if (keep && (tok == WJB_KEY || tok == WJB_VALUE))
-				pushJsonbValue(&st, tok, &v);
 		}
 	}
 	if (req->tool_choice != NULL && req->tools != NIL)

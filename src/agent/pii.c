@@ -75,7 +75,7 @@ read_detector(MwMiddleware *m, Jsonb *options, Pii *c)
 	}
 	if (v->type != jbvString)
 		mw_opt_wrong(m, "detector", "a regular expression or {\"function\": \"schema.name\"}");
-	c->pattern = pnstrdup(v->val.string.val, v->val.string.len);
+	c->pattern = mw_value_string(v);
 	if (mw_regex_get(c->pattern, 0, &why) == NULL)
 		mw_opt_wrong(m, "detector", psprintf("a regular expression; this one is wrong: %s", why));
 }
@@ -157,7 +157,7 @@ ask_function(MwRun *run, const Pii *c, const char *s, int len)
 		MwPiiHit   *hit = palloc0(sizeof(MwPiiHit));
 		Jsonb	   *json;
 
-		if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+		if (!mw_value_is_object(v))
 			bad_detector(c, "An element is no object.");
 		json = JsonbValueToJsonb(v);
 		hit->type = mw_json_get_text(json, "type");
@@ -326,7 +326,7 @@ cleaned_parts(MwRun *run, const Pii *c, JsonbContainer *parts)
 		Jsonb	   *json = JsonbValueToJsonb(part);
 		JsonbValue *text = mw_json_get(json, "text");
 		char	   *clean = text != NULL && text->type == jbvString ?
-			cleaned(run, c, pnstrdup(text->val.string.val, text->val.string.len), text->val.string.len) : NULL;
+			cleaned(run, c, mw_value_string(text), text->val.string.len) : NULL;
 		JsonbValue	v = {.type = jbvBinary};
 
 		if (clean != NULL)
@@ -353,7 +353,7 @@ clean(MwRun *run, const Pii *c, const MwMsg *msg, MwPatch **patch)
 	JsonbValue *content = mw_json_get(msg->json, "content");
 	MwMsg	   *copy = NULL;
 
-	if (content != NULL && content->type == jbvBinary && JsonContainerIsArray(content->val.binary.data))
+	if (mw_value_is_array(content))
 	{
 		Jsonb	   *parts = cleaned_parts(run, c, content->val.binary.data);
 		JsonbValue	v = {.type = jbvBinary};

@@ -107,7 +107,7 @@ output_of(MwRun *run, MwMiddleware *m, const MwToolCall *call, const MwMsg *resu
 	if (made == NULL)
 		return result->text;
 	v = JB_ROOT_IS_SCALAR(made) ? getIthJsonbValueFromContainer(&made->root, 0) : NULL;
-	return v != NULL && v->type == jbvString ? pnstrdup(v->val.string.val, v->val.string.len) : mw_json_canonical(made);
+	return v != NULL && v->type == jbvString ? mw_value_string(v) : mw_json_canonical(made);
 }
 
 static bool

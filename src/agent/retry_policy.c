@@ -320,7 +320,7 @@ mw_retry_failure(MwRun *run, MwMiddleware *m, const MwRetryPolicy *p, const MwEr
 						 errmsg("the function of %s returned something other than a text", what),
 						 errdetail("It is %s.", p->failure_function),
 						 errhint("It returns the text that the model reads, or NULL to let the error go on.")));
-			return pnstrdup(v->val.string.val, v->val.string.len);
+			return mw_value_string(v);
 		case MW_FAILURE_CONTINUE:
 			break;
 	}

@@ -55,7 +55,7 @@ tool_of_item(MwRun *run, JsonbValue *item, int n)
 
 	if (item->type == jbvString)
 	{
-		char	   *name = pnstrdup(item->val.string.val, item->val.string.len);
+		char	   *name = mw_value_string(item);
 
 		tool = mw_tool_find(run->tenant, name);
 		if (tool == NULL)
@@ -73,9 +73,7 @@ static List *
 tools_of_list(MwRun *run, Jsonb *list)
 {
 	List	   *tools = NIL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
 	if (list == NULL)
 		return NIL;
@@ -84,12 +82,9 @@ tools_of_list(MwRun *run, Jsonb *list)
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("tools must be a JSON array"),
 				 errhint("Such as '[\"lookup_invoice\"]', or a list of OpenAI-style schemas.")));
-	it = JsonbIteratorInit(&list->root);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
-	{
-		if (tok == WJB_ELEM)
-			tools = lappend(tools, tool_of_item(run, &item, list_length(tools)));
-	}
+	each = mw_json_each(&list->root);
+	while (mw_json_next(&each))
+		tools = lappend(tools, tool_of_item(run, &each.value, list_length(tools)));
 	return tools;
 }
 
@@ -109,22 +104,17 @@ static void
 check_narrowing(MwRun *run, List *own)
 {
 	Jsonb	   *names = run->args->tools;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
 	if (!mw_json_is_array(names))
 		ereport(ERROR, (errcode(ERRCODE_MW_BAD_ARGUMENT), errmsg("tools must be a JSON array")));
-	it = JsonbIteratorInit(&names->root);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	each = mw_json_each(&names->root);
+	while (mw_json_next(&each))
 	{
-		char	   *name;
+		char	   *name = each.value.type == jbvString ? mw_value_string(&each.value) : NULL;
 		ListCell   *lc;
 		bool		found = false;
 
-		if (tok != WJB_ELEM)
-			continue;
-		name = item.type == jbvString ? pnstrdup(item.val.string.val, item.val.string.len) : NULL;
 		foreach(lc, own)
 			found |= name != NULL && strcmp(((MwTool *) lfirst(lc))->name, name) == 0;
 		if (!found)

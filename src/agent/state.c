@@ -122,7 +122,7 @@ mw_state_count(MwRun *run, const char *name, const char *key)
 {
 	JsonbValue *v = mw_state_get(run, name);
 
-	if (v == NULL || v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+	if (!mw_value_is_object(v))
 		return 0;
 	return integer_of(getKeyJsonValueFromContainer(v->val.binary.data, key, strlen(key), NULL), 0);
 }
@@ -131,9 +131,7 @@ mw_state_count(MwRun *run, const char *name, const char *key)
 Jsonb *
 mw_state_json(MwRun *run)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	v;
+	MwJsonEach	each;
 	MwJsonMember *members;
 	MemoryContext old;
 	int			n = 0;
@@ -144,14 +142,9 @@ mw_state_json(MwRun *run)
 
 	old = MemoryContextSwitchTo(run->cxt);
 	members = palloc(sizeof(MwJsonMember) * (JB_ROOT_COUNT(run->state) + 2));
-	it = JsonbIteratorInit(&run->state->root);
-	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
-	{
-		if (tok == WJB_KEY)
-			members[n] = (MwJsonMember) {.key = v.val.string.val, .len = v.val.string.len};
-		else if (tok == WJB_VALUE)
-			members[n++].value = v;
-	}
+	each = mw_json_each(&run->state->root);
+	while (mw_json_next(&each))
+		members[n++] = (MwJsonMember) {each.key.val.string.val, each.key.val.string.len, each.value};
 	if (run->structured != NULL)
 		members[n++] = mw_json_member("structured_response", mw_json_value(run->structured));
 	members[n++] = mw_json_member("messages", mw_json_value(mw_msgs_json(run->msgs)));
@@ -185,10 +178,7 @@ List *
 mw_fields_read(Jsonb *json, const char *owner)
 {
 	List	   *fields = NIL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 
 	if (json == NULL)
 		return NIL;
@@ -197,23 +187,20 @@ mw_fields_read(Jsonb *json, const char *owner)
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("the state of %s must be an object", owner),
 				 errhint("Such as {\"seen\": {\"default\": 0}, \"log\": {\"reducer\": \"append\"}}.")));
-	it = JsonbIteratorInit(&json->root);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	each = mw_json_each(&json->root);
+	while (mw_json_next(&each))
 	{
 		MwField    *field = palloc0(sizeof(MwField));
 		Jsonb	   *spec;
 		char	   *reducer;
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		field->name = pnstrdup(key.val.string.val, key.val.string.len);
+		field->name = mw_value_string(&each.key);
 		field->owner = owner;
 		if (strcmp(field->name, "messages") == 0 || strcmp(field->name, "jump_to") == 0 || strcmp(field->name, "structured_response") == 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("%s declares the state field \"%s\", which is mw's own", owner, field->name)));
-		spec = value.type == jbvNull ? NULL : JsonbValueToJsonb(&value);
+		spec = each.value.type == jbvNull ? NULL : JsonbValueToJsonb(&each.value);
 		if (spec != NULL && !mw_json_is_object(spec))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
@@ -290,15 +277,12 @@ appended(JsonbValue *old, JsonbValue *value)
 
 		if (v == NULL || v->type == jbvNull)
 			continue;
-		if (v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data) && !JsonContainerIsScalar(v->val.binary.data))
+		if (mw_value_is_array(v))
 		{
-			JsonbIterator *it = JsonbIteratorInit(v->val.binary.data);
-			JsonbIteratorToken tok;
-			JsonbValue	item;
+			MwJsonEach	each = mw_json_each(v->val.binary.data);
 
-			while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
-				if (tok == WJB_ELEM)
-					pushJsonbValue(&st, WJB_ELEM, &item);
+			while (mw_json_next(&each))
+				pushJsonbValue(&st, WJB_ELEM, &each.value);
 		}
 		else
 			pushJsonbValue(&st, WJB_ELEM, v);
@@ -309,28 +293,21 @@ appended(JsonbValue *old, JsonbValue *value)
 void
 mw_state_apply(MwRun *run, Jsonb *fields)
 {
-	JsonbIterator *it = JsonbIteratorInit(&fields->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each = mw_json_each(&fields->root);
 
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		char	   *name;
+		char	   *name = mw_value_string(&each.key);
 		MwField    *field;
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		name = pnstrdup(key.val.string.val, key.val.string.len);
 		if (strcmp(name, "structured_response") == 0)
 		{
-			run->structured = value.type == jbvNull ? NULL : JsonbValueToJsonb(&value);
+			run->structured = each.value.type == jbvNull ? NULL : JsonbValueToJsonb(&each.value);
 			continue;
 		}
 		field = mw_field_find(run->agent->fields, name);
 		run->state = with_member(run->state, name,
-								 field != NULL && field->append ? appended(mw_state_get(run, name), &value) : &value);
+								 field != NULL && field->append ? appended(mw_state_get(run, name), &each.value) : &each.value);
 	}
 }
 
@@ -339,26 +316,18 @@ Jsonb *
 mw_state_part(MwRun *run, MwStatePart part)
 {
 	JsonbParseState *st = NULL;
-	JsonbIterator *it = JsonbIteratorInit(&run->state->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each = mw_json_each(&run->state->root);
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		MwField    *field;
-		bool		untracked;
+		MwField    *field = mw_field_find(run->agent->fields, mw_value_string(&each.key));
+		bool		untracked = field != NULL && field->untracked;
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		field = mw_field_find(run->agent->fields, pnstrdup(key.val.string.val, key.val.string.len));
-		untracked = field != NULL && field->untracked;
 		if (part == MW_STATE_THREAD ? untracked : part == MW_STATE_RUN ? !untracked : untracked || (field != NULL && field->private))
 			continue;
-		pushJsonbValue(&st, WJB_KEY, &key);
-		pushJsonbValue(&st, WJB_VALUE, &value);
+		pushJsonbValue(&st, WJB_KEY, &each.key);
+		pushJsonbValue(&st, WJB_VALUE, &each.value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
 }

@@ -88,7 +88,7 @@ mw_format_read(Jsonb *json, const char *model)
 		if (v != NULL && v->type == jbvBool)
 			f->handle_errors = v->val.boolean;
 		else if (v != NULL && v->type == jbvString)
-			f->error_text = pnstrdup(v->val.string.val, v->val.string.len);
+			f->error_text = mw_value_string(v);
 		else if (v != NULL)
 			bad_format("handle_errors is neither true, false nor a text.");
 	}
@@ -101,19 +101,15 @@ mw_format_read(Jsonb *json, const char *model)
 		bad_format("Its strategy is none of auto, tool and provider.");
 
 	v = mw_json_get(f->schema, "oneOf");
-	if (f->by_tool && v != NULL && v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data))
+	if (f->by_tool && mw_value_is_array(v))
 	{
-		JsonbIterator *it = JsonbIteratorInit(v->val.binary.data);
-		JsonbIteratorToken tok;
-		JsonbValue	item;
+		MwJsonEach	each = mw_json_each(v->val.binary.data);
 
-		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		while (mw_json_next(&each))
 		{
-			if (tok != WJB_ELEM)
-				continue;
-			if (item.type != jbvBinary || !JsonContainerIsObject(item.val.binary.data))
+			if (!mw_value_is_object(&each.value))
 				bad_format("A schema of its oneOf is no object.");
-			f->tools = lappend(f->tools, tool_of(JsonbValueToJsonb(&item), list_length(f->tools)));
+			f->tools = lappend(f->tools, tool_of(JsonbValueToJsonb(&each.value), list_length(f->tools)));
 		}
 	}
 	else if (f->by_tool)

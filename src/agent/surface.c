@@ -31,18 +31,14 @@
 static bool
 names_a_tool(Jsonb *tools)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
 	if (!mw_json_is_array(tools))
 		return false;
-	it = JsonbIteratorInit(&tools->root);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
-	{
-		if (tok == WJB_ELEM && item.type == jbvString)
+	each = mw_json_each(&tools->root);
+	while (mw_json_next(&each))
+		if (each.value.type == jbvString)
 			return true;
-	}
 	return false;
 }
 

@@ -74,21 +74,16 @@ static void
 check_fixed(const MwTool *tool, const MwToolFunction *f)
 {
 	Jsonb	   *asked = mw_json_get_jsonb(tool->parameters, "properties");
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
+	MwJsonEach	each;
 	char	   *breach;
 
 	if (tool->fixed == NULL)
 		return;
-	it = JsonbIteratorInit(&tool->fixed->root);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	each = mw_json_each(&tool->fixed->root);
+	while (mw_json_next(&each))
 	{
-		char	   *name;
+		char	   *name = mw_value_string(&each.key);
 
-		if (tok != WJB_KEY)
-			continue;
-		name = pnstrdup(key.val.string.val, key.val.string.len);
 		if (tool->typed && mw_tool_arg(f, name, strlen(name)) == NULL)
 			mw_tool_bad_option("fixed", "The function has no argument \"%s\".", name);
 		if (!tool->typed && asked && mw_json_get(asked, name))

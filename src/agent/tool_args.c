@@ -73,7 +73,7 @@ wanted_by_schema(Jsonb *schema)
 static bool
 read_number(const JsonbValue *v, JsonbValue *number)
 {
-	char	   *s = pnstrdup(v->val.string.val, v->val.string.len);
+	char	   *s = mw_value_string(v);
 	int			len = strlen(s);
 	Jsonb	   *jb;
 
@@ -99,7 +99,7 @@ read_truth(JsonbValue *v)
 	static const char *const words[][2] = {
 		{"false", "true"}, {"0", "1"}, {"no", "yes"}, {"off", "on"}, {"f", "t"}, {"n", "y"},
 	};
-	char	   *s = v->type == jbvString ? pnstrdup(v->val.string.val, v->val.string.len) :
+	char	   *s = v->type == jbvString ? mw_value_string(v) :
 		numeric_normalize(v->val.numeric);
 
 	for (int i = 0; i < lengthof(words); i++)
@@ -146,26 +146,19 @@ Jsonb *
 mw_tool_lenient(const MwToolFunction *f, Jsonb *args)
 {
 	JsonbParseState *st = NULL;
-	JsonbIterator *it = JsonbIteratorInit(&args->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	v;
+	MwJsonEach	each = mw_json_each(&args->root);
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		const MwToolArg *arg;
+		const MwToolArg *arg = mw_tool_arg(f, each.key.val.string.val, each.key.val.string.len);
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &v, true);
-		arg = mw_tool_arg(f, key.val.string.val, key.val.string.len);
-		if (arg && arg->optional && v.type == jbvNull)
+		if (arg && arg->optional && each.value.type == jbvNull)
 			continue;
 		if (arg)
-			forgive(&v, wanted_by_type(arg->type));
-		pushJsonbValue(&st, WJB_KEY, &key);
-		pushJsonbValue(&st, WJB_VALUE, &v);
+			forgive(&each.value, wanted_by_type(arg->type));
+		pushJsonbValue(&st, WJB_KEY, &each.key);
+		pushJsonbValue(&st, WJB_VALUE, &each.value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
 }
@@ -175,26 +168,19 @@ mw_tool_forgiven(Jsonb *schema, Jsonb *args)
 {
 	Jsonb	   *properties = mw_json_get_jsonb(schema, "properties");
 	JsonbParseState *st = NULL;
-	JsonbIterator *it = JsonbIteratorInit(&args->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	v;
+	MwJsonEach	each = mw_json_each(&args->root);
 
 	if (!mw_json_is_object(properties))
 		return args;
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		JsonbValue *property;
+		JsonbValue *property = getKeyJsonValueFromContainer(&properties->root, each.key.val.string.val, each.key.val.string.len, NULL);
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &v, true);
-		property = getKeyJsonValueFromContainer(&properties->root, key.val.string.val, key.val.string.len, NULL);
 		if (property != NULL && property->type == jbvBinary)
-			forgive(&v, wanted_by_schema(JsonbValueToJsonb(property)));
-		pushJsonbValue(&st, WJB_KEY, &key);
-		pushJsonbValue(&st, WJB_VALUE, &v);
+			forgive(&each.value, wanted_by_schema(JsonbValueToJsonb(property)));
+		pushJsonbValue(&st, WJB_KEY, &each.key);
+		pushJsonbValue(&st, WJB_VALUE, &each.value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
 }

@@ -83,16 +83,14 @@ set_count(MwRun *run, MwPatch *patch, const char *field, const char *key, int64 
 	JsonbValue *whole;
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	if (old != NULL && old->type == jbvBinary && JsonContainerIsObject(old->val.binary.data))
+	if (mw_value_is_object(old))
 	{
-		JsonbIterator *it = JsonbIteratorInit(old->val.binary.data);
-		JsonbIteratorToken tok;
-		JsonbValue	v;
+		MwJsonEach	each = mw_json_each(old->val.binary.data);
 
-		while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+		while (mw_json_next(&each))
 		{
-			if (tok == WJB_KEY || tok == WJB_VALUE)
-				pushJsonbValue(&st, tok, &v);
+			pushJsonbValue(&st, WJB_KEY, &each.key);
+			pushJsonbValue(&st, WJB_VALUE, &each.value);
 		}
 	}
 	push_int(&st, key, n);		/* a later key wins */

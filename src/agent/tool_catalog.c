@@ -56,20 +56,16 @@ static List *
 texts_of(JsonbValue *v, const char *key)
 {
 	List	   *texts = NIL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	e;
+	MwJsonEach	each;
 
-	if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data) || JsonContainerSize(v->val.binary.data) == 0)
+	if (!mw_value_is_array(v) || JsonContainerSize(v->val.binary.data) == 0)
 		mw_tool_bad_option(key, "It must be an array with something in it.");
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (e.type != jbvString)
+		if (each.value.type != jbvString)
 			mw_tool_bad_option(key, "It must be an array of texts.");
-		texts = lappend(texts, pnstrdup(e.val.string.val, e.val.string.len));
+		texts = lappend(texts, mw_value_string(&each.value));
 	}
 	return texts;
 }
@@ -125,7 +121,7 @@ read_options(Jsonb *options, MwTool *tool)
 	v = mw_json_get(options, "fixed");
 	if (v && v->type != jbvNull)
 	{
-		if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+		if (!mw_value_is_object(v))
 			mw_tool_bad_option("fixed", "It must be an object of arguments and their values.");
 		tool->fixed = mw_json_value_jsonb(v);
 	}

@@ -31,27 +31,21 @@ typedef struct ToolError
 static void
 read_by_name(MwMiddleware *m, ToolError *e, Jsonb *json)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 	List	   *names = NIL;
 
 	if (!mw_json_is_object(json))
 		mw_opt_wrong(m, e->key, ON_ERROR);
-	it = JsonbIteratorInit(&json->root);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	each = mw_json_each(&json->root);
+	while (mw_json_next(&each))
 	{
 		ByName	   *one;
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		if (value.type != jbvString)
+		if (each.value.type != jbvString)
 			mw_opt_wrong(m, e->key, ON_ERROR);
 		one = palloc0(sizeof(ByName));
-		one->name = pnstrdup(key.val.string.val, key.val.string.len);
-		one->message = pnstrdup(value.val.string.val, value.val.string.len);
+		one->name = mw_value_string(&each.key);
+		one->message = mw_value_string(&each.value);
 		e->by_name = lappend(e->by_name, one);
 		names = lappend(names, one->name);
 	}
@@ -71,7 +65,7 @@ read_options(MwMiddleware *m, Jsonb *options)
 	m->conf = e;
 	e->key = mw_opt_given(options, "on_error") || !mw_opt_given(options, "aon_error") ? "on_error" : "aon_error";
 	v = mw_json_get(options, e->key);
-	if (v == NULL || v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+	if (!mw_value_is_object(v))
 		mw_opt_wrong(m, e->key, ON_ERROR);
 	e->function = mw_opt_function(m, options, e->key);
 	if (e->function == NULL)
@@ -134,7 +128,7 @@ result_for(MwRun *run, MwMiddleware *m, const MwError *err, const MwToolCall *ca
 	{
 		v = getIthJsonbValueFromContainer(&content->root, 0);
 		if (v->type == jbvString)
-			return mw_tool_result(run, call, pnstrdup(v->val.string.val, v->val.string.len), true);
+			return mw_tool_result(run, call, mw_value_string(v), true);
 	}
 	else if (mw_json_is_array(content))
 	{

@@ -63,7 +63,7 @@ take_update(MwToolReturn *r, Jsonb *jb)
 		return false;
 	content = mw_json_get(jb, "content");
 	update = mw_json_get(jb, "update");
-	if (update == NULL || update->type != jbvBinary || !JsonContainerIsObject(update->val.binary.data) ||
+	if (!mw_value_is_object(update) ||
 		JB_ROOT_COUNT(jb) != (content ? 2 : 1))
 		return false;
 	old = MemoryContextSwitchTo(r->cxt);

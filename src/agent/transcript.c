@@ -161,7 +161,7 @@ url_of(Jsonb *part, const char *type)
 	{
 		JsonbValue *v = mw_json_get(part, type);
 
-		if (v != NULL && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+		if (mw_value_is_object(v))
 			url = mw_json_get_text(JsonbValueToJsonb(v), "url");
 	}
 	return url == NULL || url[0] == '\0' || strncmp(url, "data:", 5) == 0 ? NULL : url;
@@ -179,7 +179,7 @@ part_element(StringInfo buf, JsonbValue *v, bool *any)
 	char	   *type;
 	char	   *text;
 
-	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+	if (!mw_value_is_object(v))
 		return;
 	part = JsonbValueToJsonb(v);
 	type = mw_json_get_text(part, "type");
@@ -236,7 +236,7 @@ content_of(StringInfo buf, const MwMsg *msg)
 	JsonbValue *content = mw_json_get(msg->json, "content");
 	bool		any = false;
 
-	if (content != NULL && content->type == jbvBinary && JsonContainerIsArray(content->val.binary.data))
+	if (mw_value_is_array(content))
 	{
 		for (uint32 i = 0; i < JsonContainerSize(content->val.binary.data); i++)
 			part_element(buf, getIthJsonbValueFromContainer(content->val.binary.data, i), &any);

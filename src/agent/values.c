@@ -28,9 +28,7 @@
 bool
 mw_reveal_read(JsonbValue *v, MwReveal **reveal)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
 	*reveal = NULL;
 	if (v->type == jbvBool)
@@ -39,17 +37,15 @@ mw_reveal_read(JsonbValue *v, MwReveal **reveal)
 			*reveal = palloc0(sizeof(MwReveal));
 		return true;
 	}
-	if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data) || JsonContainerSize(v->val.binary.data) == 0)
+	if (!mw_value_is_array(v) || JsonContainerSize(v->val.binary.data) == 0)
 		return false;
 	*reveal = palloc0(sizeof(MwReveal));
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (item.type != jbvString)
+		if (each.value.type != jbvString)
 			return false;
-		(*reveal)->types = lappend((*reveal)->types, mw_pii_type_name(pnstrdup(item.val.string.val, item.val.string.len)));
+		(*reveal)->types = lappend((*reveal)->types, mw_pii_type_name(mw_value_string(&each.value)));
 	}
 	return true;
 }

@@ -142,22 +142,18 @@ read_role(int n, Jsonb *json)
 static void
 check_parts(int n, JsonbValue *content)
 {
-	JsonbIterator *it = JsonbIteratorInit(content->val.binary.data);
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each = mw_json_each(content->val.binary.data);
 	int			nparts = 0;
 
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
 		Jsonb	   *part;
 		char	   *type;
 
-		if (tok != WJB_ELEM)
-			continue;
 		nparts++;
-		if (item.type != jbvBinary || !JsonContainerIsObject(item.val.binary.data))
+		if (!mw_value_is_object(&each.value))
 			bad_message(n, "Part %d of its content is not an object.", nparts);
-		part = JsonbValueToJsonb(&item);
+		part = JsonbValueToJsonb(&each.value);
 		type = mw_json_get_text(part, "type");
 		if (type == NULL)
 			bad_message(n, "Part %d of its content has no type.", nparts);
@@ -183,7 +179,7 @@ mw_tool_call_read(JsonbValue *item, MwToolCall *call)
 	JsonbValue *args;
 
 	memset(call, 0, sizeof(*call));
-	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
+	if (!mw_value_is_object(item))
 		return "One of its tool calls is not an object.";
 	json = JsonbValueToJsonb(item);
 	function = mw_json_get_jsonb(json, "function");
@@ -203,10 +199,10 @@ mw_tool_call_read(JsonbValue *item, MwToolCall *call)
 		if (!mw_json_is_object(call->args))
 		{
 			call->args = NULL;
-			call->raw_args = pnstrdup(args->val.string.val, args->val.string.len);
+			call->raw_args = mw_value_string(args);
 		}
 	}
-	else if (args->type == jbvBinary && JsonContainerIsObject(args->val.binary.data))
+	else if (mw_value_is_object(args))
 		call->args = JsonbValueToJsonb(args);
 	else
 		return "The arguments of one of its tool calls are not an object.";
@@ -231,7 +227,7 @@ read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
 
 		if (list == NULL)
 			continue;
-		if (list->type != jbvBinary || !JsonContainerIsArray(list->val.binary.data))
+		if (!mw_value_is_array(list))
 			bad_message(n, "Its %s are not an array.", lists[l]);
 		total += JsonContainerSize(list->val.binary.data);
 	}
@@ -244,21 +240,16 @@ read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
 	for (int l = 0; l < lengthof(lists); l++)
 	{
 		JsonbValue *list = mw_json_get(json, lists[l]);
-		JsonbIterator *it;
-		JsonbIteratorToken tok;
-		JsonbValue	item;
+		MwJsonEach	each;
 
 		if (list == NULL)
 			continue;
-		it = JsonbIteratorInit(list->val.binary.data);
-		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		each = mw_json_each(list->val.binary.data);
+		while (mw_json_next(&each))
 		{
 			int			i = out->nasked;
-			const char *why;
+			const char *why = mw_tool_call_read(&each.value, &calls[i]);
 
-			if (tok != WJB_ELEM)
-				continue;
-			why = mw_tool_call_read(&item, &calls[i]);
 			if (why != NULL)
 				bad_message(n, "%s", why);
 			out->asked[i] = (Asked) {.id = calls[i].id, .name = calls[i].name, .answer = -1};
@@ -324,7 +315,7 @@ read_message(int n, JsonbValue *item, Read *out)
 	bool		is_tool;
 	bool		is_assistant;
 
-	if (item->type != jbvBinary || !JsonContainerIsObject(item->val.binary.data))
+	if (!mw_value_is_object(item))
 		bad_message(n, "It is not an object.");
 	json = JsonbValueToJsonb(item);
 	mw_json_check_keys(json, "member", "a message", message_keys);
@@ -338,7 +329,7 @@ read_message(int n, JsonbValue *item, Read *out)
 	content = mw_json_get(json, "content");
 	if (content != NULL && content->type != jbvString)
 	{
-		if (content->type != jbvBinary || !JsonContainerIsArray(content->val.binary.data))
+		if (!mw_value_is_array(content))
 			bad_message(n, "Its content is neither a text nor an array of parts.");
 		check_parts(n, content);
 	}
@@ -613,16 +604,12 @@ mw_messages_read(MwCall *call, Jsonb *messages, char *prompt, int prompt_len, bo
 
 	reads = palloc0((given + 1) * sizeof(Read));
 	{
-		JsonbIterator *it = JsonbIteratorInit(&messages->root);
-		JsonbIteratorToken tok;
-		JsonbValue	item;
+		MwJsonEach	each = mw_json_each(&messages->root);
 
-		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		while (mw_json_next(&each))
 		{
-			if (tok != WJB_ELEM)
-				continue;
 			CHECK_FOR_INTERRUPTS();
-			read_message(n, &item, &reads[n]);
+			read_message(n, &each.value, &reads[n]);
 			nasked += reads[n].nasked;
 			if (reads[n].nasked > 0 || reads[n].answers != NULL)
 				paired = false;

@@ -64,7 +64,7 @@ wrong_value(const option *opt, const char *must, JsonbValue *v)
 					   v->type == jbvNumeric ? shown_number(v) :
 					   v->type == jbvBool ? (v->val.boolean ? "true" : "false") :
 					   v->type == jbvNull ? "null" :
-					   v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data) ? "an array" :
+					   mw_value_is_array(v) ? "an array" :
 					   "an object")));
 }
 
@@ -134,20 +134,16 @@ read_stop(MwCall *call, const option *opt, JsonbValue *v)
 
 	if (v->type == jbvString)
 		ok = v->val.string.len > 0;
-	else if (v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data))
+	else if (mw_value_is_array(v))
 	{
-		JsonbIterator *it = JsonbIteratorInit(v->val.binary.data);
-		JsonbValue	item;
-		JsonbIteratorToken tok;
+		MwJsonEach	each = mw_json_each(v->val.binary.data);
 		int			n = 0;
 
 		ok = true;
-		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		while (mw_json_next(&each))
 		{
-			if (tok != WJB_ELEM)
-				continue;
 			n++;
-			if (item.type != jbvString || item.val.string.len == 0)
+			if (each.value.type != jbvString || each.value.val.string.len == 0)
 				ok = false;
 		}
 		ok = ok && n > 0;
@@ -159,7 +155,7 @@ read_stop(MwCall *call, const option *opt, JsonbValue *v)
 static void
 read_response_format(MwCall *call, const option *opt, JsonbValue *v)
 {
-	if (v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+	if (mw_value_is_object(v))
 	{
 		JsonbValue	buf;
 		JsonbValue *type = getKeyJsonValueFromContainer(v->val.binary.data, "type", 4, &buf);
@@ -176,7 +172,7 @@ read_tool_choice(MwCall *call, const option *opt, JsonbValue *v)
 {
 	if (is_string(v, "none") || is_string(v, "auto") || is_string(v, "required"))
 		return;
-	if (v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+	if (mw_value_is_object(v))
 	{
 		JsonbValue	buf1;
 		JsonbValue	buf2;
@@ -184,8 +180,7 @@ read_tool_choice(MwCall *call, const option *opt, JsonbValue *v)
 		JsonbValue *function = getKeyJsonValueFromContainer(v->val.binary.data, "function", 8, &buf2);
 
 		if (type != NULL && is_string(type, "function") &&
-			function != NULL && function->type == jbvBinary &&
-			JsonContainerIsObject(function->val.binary.data))
+			mw_value_is_object(function))
 		{
 			JsonbValue	buf3;
 			JsonbValue *name = getKeyJsonValueFromContainer(function->val.binary.data, "name", 4, &buf3);
@@ -214,7 +209,7 @@ read_timeout(MwCall *call, const option *opt, JsonbValue *v)
 	if (v->type == jbvNumeric)
 		ms = number_of(v) * 1000.0;
 	else if (v->type == jbvString)
-		ms = mw_duration_ms(pnstrdup(v->val.string.val, v->val.string.len), "option \"timeout\"");
+		ms = mw_duration_ms(mw_value_string(v), "option \"timeout\"");
 	else
 		wrong_value(opt, "an interval or a number of seconds", v);
 
@@ -270,7 +265,7 @@ static void
 read_redact(MwCall *call, const option *opt, JsonbValue *v)
 {
 	/* an object: further types, stricter strategies, the answer, files */
-	if (v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+	if (mw_value_is_object(v))
 	{
 		call->redact = true;
 		call->policy = mw_redaction_tighten(call->policy, mw_json_value_jsonb(v));
@@ -314,7 +309,7 @@ read_limits(MwCall *call, const option *opt, JsonbValue *v)
 	Jsonb	   *limits;
 	JsonbValue *n;
 
-	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+	if (!mw_value_is_object(v))
 		wrong_value(opt, "an object, such as {\"tokens\": 50000}", v);
 	limits = JsonbValueToJsonb(v);
 	mw_json_check_keys(limits, "limit", "a call", allowed);
@@ -399,28 +394,20 @@ unknown_option(JsonbValue *key, bool settings)
 static void
 read_object(MwCall *call, Jsonb *options, bool settings, int *sent, int *other)
 {
-	JsonbIterator *it = JsonbIteratorInit(&options->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each = mw_json_each(&options->root);
 
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		const option *opt;
+		const option *opt = find_option(each.key.val.string.val, each.key.val.string.len);
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-
-		opt = find_option(key.val.string.val, key.val.string.len);
 		if (opt == NULL || (settings && !opt->sent))
-			unknown_option(&key, settings);
-		if (value.type == jbvNull)
+			unknown_option(&each.key, settings);
+		if (each.value.type == jbvNull)
 		{
 			(*other)++;
 			continue;
 		}
-		opt->read(call, opt, &value);
+		opt->read(call, opt, &each.value);
 		if (opt->sent && opt->read != read_max_tokens)
 			(*sent)++;
 		else
@@ -433,26 +420,19 @@ static Jsonb *
 pick_sent(Jsonb *options, bool with_max)
 {
 	JsonbParseState *state = NULL;
-	JsonbIterator *it = JsonbIteratorInit(&options->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each = mw_json_each(&options->root);
 	int			n = 0;
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		const option *opt;
+		const option *opt = find_option(each.key.val.string.val, each.key.val.string.len);
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		opt = find_option(key.val.string.val, key.val.string.len);
-		if (opt == NULL || !opt->sent || value.type == jbvNull ||
+		if (opt == NULL || !opt->sent || each.value.type == jbvNull ||
 			(opt->read == read_max_tokens && !with_max))
 			continue;
-		pushJsonbValue(&state, WJB_KEY, &key);
-		pushJsonbValue(&state, WJB_VALUE, &value);
+		pushJsonbValue(&state, WJB_KEY, &each.key);
+		pushJsonbValue(&state, WJB_VALUE, &each.value);
 		n++;
 	}
 	if (n == 0)

@@ -385,14 +385,12 @@ is_said(const JsonbValue *key)
 static void
 push_notices(JsonbParseState **state, JsonbValue *notices, int loose)
 {
-	JsonbIterator *it = JsonbIteratorInit(notices->val.binary.data);
-	JsonbIteratorToken tok;
+	MwJsonEach	each = mw_json_each(notices->val.binary.data);
 	JsonbValue	v;
 
 	pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
-	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
-		if (tok == WJB_ELEM)
-			pushJsonbValue(state, WJB_ELEM, &v);
+	while (mw_json_next(&each))
+		pushJsonbValue(state, WJB_ELEM, &each.value);
 	set_string(&v, loose_notice(loose));
 	pushJsonbValue(state, WJB_ELEM, &v);
 	pushJsonbValue(state, WJB_END_ARRAY, NULL);
@@ -402,39 +400,33 @@ Jsonb *
 mw_result_restore(MwCall *call, Jsonb *result)
 {
 	JsonbParseState *state = NULL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 
 	if (call->map.n == 0)
 		return result;
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	it = JsonbIteratorInit(&result->root);
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	each = mw_json_each(&result->root);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
-		pushJsonbValue(&state, WJB_KEY, &key);
-		if (is_said(&key) && value.type == jbvString)
-			value.val.string.val = restore_leaf(value.val.string.val, value.val.string.len,
-												&value.val.string.len, &call->map);
-		else if (is_said(&key) && value.type == jbvBinary)
+		pushJsonbValue(&state, WJB_KEY, &each.key);
+		if (is_said(&each.key) && each.value.type == jbvString)
+			each.value.val.string.val = restore_leaf(each.value.val.string.val, each.value.val.string.len,
+												&each.value.val.string.len, &call->map);
+		else if (is_said(&each.key) && each.value.type == jbvBinary)
 		{
-			Jsonb	   *restored = mw_json_map_strings(JsonbValueToJsonb(&value), true,
+			Jsonb	   *restored = mw_json_map_strings(JsonbValueToJsonb(&each.value), true,
 													   restore_leaf, &call->map);
 
-			value.val.binary.data = &restored->root;
-			value.val.binary.len = VARSIZE(restored) - VARHDRSZ;
+			each.value.val.binary.data = &restored->root;
+			each.value.val.binary.len = VARSIZE(restored) - VARHDRSZ;
 		}
 		/* "output" comes before it */
-		if (call->map.loose > 0 && key.val.string.len == 7 && memcmp(key.val.string.val, "notices", 7) == 0 &&
-			value.type == jbvBinary)
-			push_notices(&state, &value, call->map.loose);
+		if (call->map.loose > 0 && each.key.val.string.len == 7 && memcmp(each.key.val.string.val, "notices", 7) == 0 &&
+			each.value.type == jbvBinary)
+			push_notices(&state, &each.value, call->map.loose);
 		else
-			pushJsonbValue(&state, WJB_VALUE, &value);
+			pushJsonbValue(&state, WJB_VALUE, &each.value);
 	}
 	return JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }

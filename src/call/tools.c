@@ -68,7 +68,7 @@ push_tool(JsonbParseState **state, int n, JsonbValue *item, JsonbValue *name)
 		mw_json_check_keys(tool, "member", "a tool", typed_keys);
 		if (type == NULL || strcmp(type, "function") != 0)
 			bad_tool(n, "Its type must be \"function\".");
-		if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+		if (!mw_value_is_object(v))
 			bad_tool(n, "Its function must be an object.");
 		tool = JsonbValueToJsonb(v);
 	}
@@ -99,7 +99,7 @@ push_tool(JsonbParseState **state, int n, JsonbValue *item, JsonbValue *name)
 	v = mw_json_get(tool, "parameters");
 	if (v != NULL)
 	{
-		if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+		if (!mw_value_is_object(v))
 			bad_tool(n, "Its parameters must be a JSON schema, which is an object.");
 		push_member(state, "parameters", v);
 	}
@@ -121,9 +121,7 @@ Jsonb *
 mw_tools_read(Jsonb *tools)
 {
 	JsonbParseState *state = NULL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 	JsonbValue *names;
 	int			n = 0;
 
@@ -146,20 +144,18 @@ mw_tools_read(Jsonb *tools)
 
 	names = palloc(JB_ROOT_COUNT(tools) * sizeof(JsonbValue));
 	pushJsonbValue(&state, WJB_BEGIN_ARRAY, NULL);
-	it = JsonbIteratorInit(&tools->root);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	each = mw_json_each(&tools->root);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (item.type == jbvString)
+		if (each.value.type == jbvString)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("tool %d of the argument tools is a name, where its schema is needed", n + 1),
 					 errhint("SELECT mw_describe_tool(tenant, tool) gives the schema of a registered tool.")));
-		if (item.type != jbvBinary || !JsonContainerIsObject(item.val.binary.data))
+		if (!mw_value_is_object(&each.value))
 			bad_tool(n, "It is not an object.");
 
-		push_tool(&state, n, &item, &names[n]);
+		push_tool(&state, n, &each.value, &names[n]);
 		for (int i = 0; i < n; i++)
 		{
 			if (names[i].val.string.len == names[n].val.string.len &&
@@ -174,17 +170,12 @@ mw_tools_read(Jsonb *tools)
 static bool
 has_tool(Jsonb *tools, const char *name)
 {
-	JsonbIterator *it = JsonbIteratorInit(&tools->root);
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each = mw_json_each(&tools->root);
 
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		char	   *its;
+		char	   *its = mw_json_get_text(mw_json_get_jsonb(JsonbValueToJsonb(&each.value), "function"), "name");
 
-		if (tok != WJB_ELEM)
-			continue;
-		its = mw_json_get_text(mw_json_get_jsonb(JsonbValueToJsonb(&item), "function"), "name");
 		if (its != NULL && strcmp(its, name) == 0)
 			return true;
 	}

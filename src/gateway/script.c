@@ -64,21 +64,9 @@ mw_script_is_null(const JsonbValue *v)
 JsonbContainer *
 mw_script_array(const JsonbValue *v)
 {
-	if (v != NULL && v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data))
+	if (mw_value_is_array(v))
 		return v->val.binary.data;
 	return NULL;
-}
-
-bool
-mw_script_is_object(const JsonbValue *v)
-{
-	return v != NULL && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data);
-}
-
-char *
-mw_script_string(const JsonbValue *v)
-{
-	return pnstrdup(v->val.string.val, v->val.string.len);
 }
 
 char *
@@ -142,7 +130,7 @@ check_tool_calls(JsonbValue *v, const char *where)
 		char	   *which = psprintf("tool call %d of %s", i + 1, where);
 		Jsonb	   *call;
 
-		if (!mw_script_is_object(c))
+		if (!mw_value_is_object(c))
 			bad_script(psprintf("%s is not an object.", which),
 					   "Write {\"name\": \"lookup\", \"arguments\": {\"id\": 1}}.");
 		call = mw_json_value_jsonb(c);
@@ -173,22 +161,18 @@ static void
 check_headers(Jsonb *step, const char *where)
 {
 	JsonbValue *v = mw_script_get(step, "headers");
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	MwJsonEach	each;
 
 	if (v == NULL)
 		return;
-	if (!mw_script_is_object(v))
+	if (!mw_value_is_object(v))
 		bad_script(psprintf("\"headers\" of %s is not an object.", where),
 				   "Write {\"status\": 429, \"headers\": {\"x-should-retry\": \"false\"}}.");
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
-	{
-		if (tok == WJB_VALUE && item.type != jbvString && item.type != jbvNumeric && item.type != jbvBool)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
+		if (each.value.type != jbvString && each.value.type != jbvNumeric && each.value.type != jbvBool)
 			bad_script(psprintf("A header of %s is neither a string nor a number.", where),
 					   "Write {\"status\": 429, \"headers\": {\"x-should-retry\": \"false\"}}.");
-	}
 }
 
 static void
@@ -201,7 +185,7 @@ check_step(JsonbValue *v, const char *where)
 				disconnect,
 				raw;
 
-	if (!mw_script_is_object(v))
+	if (!mw_value_is_object(v))
 		bad_script(psprintf("%s is not an object.", where), HINT_STEP);
 	step = mw_json_value_jsonb(v);
 	mw_json_check_keys(step, "member", where, step_keys);
@@ -233,8 +217,8 @@ check_step(JsonbValue *v, const char *where)
 	m = mw_script_get(step, "disconnect");
 	if (m != NULL &&
 		!(m->type == jbvBool && m->val.boolean) &&
-		!(m->type == jbvString && (strcmp(mw_script_string(m), "mid_stream") == 0 ||
-								   strcmp(mw_script_string(m), "connect") == 0)))
+		!(m->type == jbvString && (strcmp(mw_value_string(m), "mid_stream") == 0 ||
+								   strcmp(mw_value_string(m), "connect") == 0)))
 		bad_script(psprintf("\"disconnect\" of %s is not known.", where),
 				   "Allowed are true (before a byte comes back), \"mid_stream\" (inside the answer) and \"connect\" (no connection can be made).");
 
@@ -242,7 +226,7 @@ check_step(JsonbValue *v, const char *where)
 	want_string(step, where, "content_type");
 	want_string(step, where, "finish_reason");
 	m = mw_script_get(step, "usage");
-	if (m != NULL && !mw_script_is_object(m) && !(m->type == jbvBool && !m->val.boolean))
+	if (m != NULL && !mw_value_is_object(m) && !(m->type == jbvBool && !m->val.boolean))
 		bad_script(psprintf("\"usage\" of %s is neither an object nor false.", where),
 				   "Write {\"usage\": {\"prompt_tokens\": 10, \"completion_tokens\": 5}}, or false to send none.");
 	mw_script_int(step, where, "delay_ms", 0, MW_SCRIPT_MAX_DELAY_MS, 0);
@@ -260,34 +244,25 @@ keep_step(MwStep *into, JsonbValue *v, int dflt)
 static void
 read_models(MwScript *s, Jsonb *json)
 {
-	JsonbIterator *it = JsonbIteratorInit(&json->root);
-	JsonbIteratorToken tok;
-	JsonbValue	item;
-	MwStepList *list = NULL;
+	MwJsonEach	each = mw_json_each(&json->root);
 
 	s->lists = palloc0(sizeof(MwStepList) * Max(JB_ROOT_COUNT(json), 1));
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		if (tok == WJB_KEY)
-		{
-			list = &s->lists[s->nlists++];
-			list->model = mw_script_string(&item);
-		}
-		else if (tok == WJB_VALUE)
-		{
-			JsonbContainer *steps = mw_script_array(&item);
+		MwStepList *list = &s->lists[s->nlists++];
+		JsonbContainer *steps = mw_script_array(&each.value);
 
-			if (steps == NULL)
-				bad_script(psprintf("The steps of model \"%s\" are not an array.", list->model), HINT_FORM);
-			list->nsteps = JsonContainerSize(steps);
-			list->steps = palloc0(sizeof(MwStep) * Max(list->nsteps, 1));
-			for (int i = 0; i < list->nsteps; i++)
-			{
-				JsonbValue *v = getIthJsonbValueFromContainer(steps, i);
+		list->model = mw_value_string(&each.key);
+		if (steps == NULL)
+			bad_script(psprintf("The steps of model \"%s\" are not an array.", list->model), HINT_FORM);
+		list->nsteps = JsonContainerSize(steps);
+		list->steps = palloc0(sizeof(MwStep) * Max(list->nsteps, 1));
+		for (int i = 0; i < list->nsteps; i++)
+		{
+			JsonbValue *v = getIthJsonbValueFromContainer(steps, i);
 
-				check_step(v, psprintf("step %d of model \"%s\"", i + 1, list->model));
-				keep_step(&list->steps[i], v, 1);
-			}
+			check_step(v, psprintf("step %d of model \"%s\"", i + 1, list->model));
+			keep_step(&list->steps[i], v, 1);
 		}
 	}
 }
@@ -306,15 +281,15 @@ read_rules(MwScript *s, Jsonb *json)
 		JsonbValue *match;
 		JsonbValue *step;
 
-		if (!mw_script_is_object(v))
+		if (!mw_value_is_object(v))
 			bad_script(psprintf("%s is not an object.", where), HINT_FORM);
 		rule = mw_json_value_jsonb(v);
 		mw_json_check_keys(rule, "member", where, rule_keys);
 
 		match = mw_script_get(rule, "match");
 		if (match != NULL && match->type == jbvString && match->val.string.len > 0)
-			s->lists[i].match_text = mw_script_string(match);
-		else if (mw_script_is_object(match))
+			s->lists[i].match_text = mw_value_string(match);
+		else if (mw_value_is_object(match))
 			s->lists[i].match_json = mw_json_value_jsonb(match);
 		else if (match != NULL)
 			bad_script(psprintf("\"match\" of %s is neither a text nor an object.", where),
@@ -366,7 +341,7 @@ last_user_text(Jsonb *request)
 		const char *role;
 		JsonbValue *content;
 
-		if (!mw_script_is_object(v))
+		if (!mw_value_is_object(v))
 			continue;
 		message = mw_json_value_jsonb(v);
 		role = mw_json_get_text(message, "role");

@@ -67,9 +67,7 @@ extern const MwStep *mw_script_choose(const MwScript *script, const int *used,
 /* script.c, for script_play.c too: readers of what was checked */
 extern JsonbValue *mw_script_get(Jsonb *object, const char *key);	/* null too, which mw_json_get takes for absent */
 extern bool mw_script_is_null(const JsonbValue *v); /* absent or null */
-extern bool mw_script_is_object(const JsonbValue *v);
 extern JsonbContainer *mw_script_array(const JsonbValue *v);	/* NULL for anything else */
-extern char *mw_script_string(const JsonbValue *v);
 extern char *mw_script_text(const JsonbValue *v);	/* the JSON text of any value */
 extern double mw_script_number(const JsonbValue *v);
 extern int	mw_script_int(Jsonb *step, const char *where, const char *key, int min, int max, int dflt);

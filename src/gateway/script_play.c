@@ -67,32 +67,25 @@ play_status(MwScripted *out, Jsonb *step, int status)
 	/* the pause that the headers ask for, milliseconds before seconds, as the gateway reads them */
 	if (headers != NULL)
 	{
-		JsonbIterator *it = JsonbIteratorInit(headers->val.binary.data);
-		JsonbIteratorToken tok;
-		JsonbValue	item;
-		char	   *name = NULL;
+		MwJsonEach	each = mw_json_each(headers->val.binary.data);
 
-		while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
+		while (mw_json_next(&each))
 		{
-			if (tok == WJB_KEY)
-				name = mw_script_string(&item);
-			else if (tok == WJB_VALUE)
-			{
-				char	   *value = item.type == jbvString ? mw_script_string(&item) : mw_script_text(&item);
+			char	   *name = mw_value_string(&each.key);
+			char	   *value = each.value.type == jbvString ? mw_value_string(&each.value) : mw_script_text(&each.value);
 
-				if (pg_strcasecmp(name, "retry-after") == 0)
-					after = value;
-				else if (pg_strcasecmp(name, "retry-after-ms") == 0)
-					after_ms = value;
-				else if (pg_strcasecmp(name, "x-should-retry") == 0)
-					out->retry_forbidden = pg_strcasecmp(value, "false") == 0;
-			}
+			if (pg_strcasecmp(name, "retry-after") == 0)
+				after = value;
+			else if (pg_strcasecmp(name, "retry-after-ms") == 0)
+				after_ms = value;
+			else if (pg_strcasecmp(name, "x-should-retry") == 0)
+				out->retry_forbidden = pg_strcasecmp(value, "false") == 0;
 		}
 	}
 	if ((v = mw_script_get(step, "retry_after")) != NULL)
-		after = v->type == jbvString ? mw_script_string(v) : mw_script_text(v);
+		after = v->type == jbvString ? mw_value_string(v) : mw_script_text(v);
 	if ((v = mw_script_get(step, "retry_after_ms")) != NULL)
-		after_ms = v->type == jbvString ? mw_script_string(v) : mw_script_text(v);
+		after_ms = v->type == jbvString ? mw_value_string(v) : mw_script_text(v);
 	if (after_ms != NULL)
 		out->retry_after_ms = mw_http_decimal(after_ms, 1);
 	if (out->retry_after_ms < 0 && after != NULL)
@@ -100,7 +93,7 @@ play_status(MwScripted *out, Jsonb *step, int status)
 
 	v = mw_script_get(step, "body");
 	if (v != NULL)
-		out->body = v->type == jbvString ? mw_script_string(v) : mw_script_text(v);
+		out->body = v->type == jbvString ? mw_value_string(v) : mw_script_text(v);
 	else
 	{
 		for (int i = 0; i < lengthof(default_errors) && out->body == NULL; i++)
@@ -136,7 +129,7 @@ derived_prompt_tokens(Jsonb *request)
 		Jsonb	   *message;
 		char	   *text;
 
-		if (!mw_script_is_object(v))
+		if (!mw_value_is_object(v))
 			continue;
 		message = mw_json_value_jsonb(v);
 		content = mw_script_get(message, "content");
@@ -146,8 +139,8 @@ derived_prompt_tokens(Jsonb *request)
 		for (int k = 0; calls != NULL && k < (int) JsonContainerSize(calls); k++)
 		{
 			JsonbValue *c = getIthJsonbValueFromContainer(calls, k);
-			JsonbValue *function = mw_script_is_object(c) ? mw_script_get(mw_json_value_jsonb(c), "function") : NULL;
-			char	   *name = mw_script_is_object(function) ? mw_json_get_text(mw_json_value_jsonb(function), "name") : NULL;
+			JsonbValue *function = mw_value_is_object(c) ? mw_script_get(mw_json_value_jsonb(c), "function") : NULL;
+			char	   *name = mw_value_is_object(function) ? mw_json_get_text(mw_json_value_jsonb(function), "name") : NULL;
 
 			tokens += 4 + (name ? quarter(name, strlen(name)) : 0);
 		}
@@ -282,7 +275,7 @@ mw_script_play(const MwStep *step, Jsonb *request, int n)
 		out->answered = "disconnect";
 		if (v->type == jbvString)
 		{
-			if (strcmp(mw_script_string(v), "connect") == 0)
+			if (strcmp(mw_value_string(v), "connect") == 0)
 				out->connect_failed = true;
 			else
 				out->status = 200;	/* the status line came, the body did not */
@@ -293,7 +286,7 @@ mw_script_play(const MwStep *step, Jsonb *request, int n)
 		out->answered = "raw";
 		out->complete = true;
 		out->status = 200;
-		out->body = mw_script_string(v);
+		out->body = mw_value_string(v);
 	}
 	else
 		play_answer(out, step->json, request, n);

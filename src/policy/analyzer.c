@@ -53,9 +53,7 @@ entities_of(Jsonb *options, const char *type)
 {
 	JsonbValue *v = mw_json_get(options, "entities");
 	Jsonb	   *list;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	one;
+	MwJsonEach	each;
 	List	   *entities = NIL;
 
 	if (v == NULL)
@@ -63,14 +61,12 @@ entities_of(Jsonb *options, const char *type)
 	list = mw_json_value_jsonb(v);
 	if (!mw_json_is_array(list))
 		wrong("entities", "a list of Presidio's entities", "\"entities\": [\"PERSON\"]");
-	it = JsonbIteratorInit(&list->root);
-	while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
+	each = mw_json_each(&list->root);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (one.type != jbvString || one.val.string.len < 1 || one.val.string.len > 63)
+		if (each.value.type != jbvString || each.value.val.string.len < 1 || each.value.val.string.len > 63)
 			wrong("entities", "a list of Presidio's entities", "\"entities\": [\"PERSON\"]");
-		entities = lappend(entities, pnstrdup(one.val.string.val, one.val.string.len));
+		entities = lappend(entities, mw_value_string(&each.value));
 	}
 	if (list_length(entities) < 1 || list_length(entities) > MAX_ENTITIES)
 		wrong("entities", "a list of Presidio's entities", "\"entities\": [\"PERSON\"]");

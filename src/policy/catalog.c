@@ -283,18 +283,17 @@ context_of(Jsonb *options)
 
 	if (v == NULL || v->type == jbvNull)
 		return NULL;
-	if (v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data))
+	if (mw_value_is_array(v))
 	{
-		JsonbIterator *it = JsonbIteratorInit(v->val.binary.data);
-		JsonbIteratorToken tok;
-		JsonbValue	word;
+		MwJsonEach	each = mw_json_each(v->val.binary.data);
 		StringInfoData buf;
 
 		/* a list of words (stage/context.c) */
 		initStringInfo(&buf);
-		(void) JsonbIteratorNext(&it, &word, true);
-		while ((tok = JsonbIteratorNext(&it, &word, true)) == WJB_ELEM)
+		while (mw_json_next(&each))
 		{
+			JsonbValue	word = each.value;
+
 			if (word.type != jbvString || word.val.string.len == 0 || memchr(word.val.string.val, '|', word.val.string.len))
 				ereport(ERROR,
 						errcode(ERRCODE_MW_BAD_ARGUMENT),

@@ -39,8 +39,8 @@ read_model(MwFallback *f, JsonbValue *v, const char *what)
 	Jsonb	   *settings = NULL;
 
 	if (v->type == jbvString)
-		model = pnstrdup(v->val.string.val, v->val.string.len);
-	else if (v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+		model = mw_value_string(v);
+	else if (mw_value_is_object(v))
 	{
 		Jsonb	   *json = JsonbValueToJsonb(v);
 		JsonbValue *inner = mw_json_get(json, "model_settings");
@@ -80,7 +80,7 @@ read_on(MwFallback *f, JsonbValue *v, const char *what)
 {
 	JsonbContainer *array;
 
-	if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data))
+	if (!mw_value_is_array(v))
 		wrong(what, "has an \"on\" that is no list of HTTP statuses");
 	array = v->val.binary.data;
 	for (uint32 i = 0; i < JsonContainerSize(array); i++)
@@ -116,7 +116,7 @@ mw_fallback_read(Jsonb *spec, const char *what)
 	{
 		mw_json_check_keys(spec, "member", "\"fallback\"", keys);
 		v = mw_json_get(spec, "models");
-		if (v == NULL || v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data))
+		if (!mw_value_is_array(v))
 			wrong(what, "has no list \"models\"");
 		read_models(f, v->val.binary.data, what);
 		v = mw_json_get(spec, "on");

@@ -93,7 +93,7 @@ string_of(JsonbValue *v, const char *what)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("%s must be a string", what)));
-	return pnstrdup(v->val.string.val, v->val.string.len);
+	return mw_value_string(v);
 }
 
 static void
@@ -119,10 +119,7 @@ void
 mw_redaction_read(Jsonb *jb, const char *what, const char *const *known, MwRedaction *out)
 {
 	JsonbValue *v;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	one;
-	char	   *type = NULL;
+	MwJsonEach	each;
 
 	memset(out, 0, sizeof(*out));
 	mw_json_check_keys(jb, "option", what, known);
@@ -130,12 +127,11 @@ mw_redaction_read(Jsonb *jb, const char *what, const char *const *known, MwRedac
 	if ((v = mw_json_get(jb, "preset")) != NULL && v->type != jbvNull)
 	{
 		out->types_given = true;
-		if (v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data))
+		if (mw_value_is_array(v))
 		{
-			it = JsonbIteratorInit(v->val.binary.data);
-			while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
-				if (tok == WJB_ELEM)
-					read_preset(string_of(&one, "a preset"), out);
+			each = mw_json_each(v->val.binary.data);
+			while (mw_json_next(&each))
+				read_preset(string_of(&each.value, "a preset"), out);
 		}
 		else
 			read_preset(string_of(v, "\"preset\""), out);
@@ -150,10 +146,9 @@ mw_redaction_read(Jsonb *jb, const char *what, const char *const *known, MwRedac
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("\"types\" must be an array of names of types"),
 					 errhint("Such as {\"types\": [\"EMAIL\", \"PHONE\"]}.")));
-		it = JsonbIteratorInit(&list->root);
-		while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
-			if (tok == WJB_ELEM)
-				out->types = lappend(out->types, mw_pii_type_name(string_of(&one, "a name of a type")));
+		each = mw_json_each(&list->root);
+		while (mw_json_next(&each))
+			out->types = lappend(out->types, mw_pii_type_name(string_of(&each.value, "a name of a type")));
 	}
 	if ((v = mw_json_get(jb, "strategies")) != NULL && v->type != jbvNull)
 	{
@@ -164,16 +159,13 @@ mw_redaction_read(Jsonb *jb, const char *what, const char *const *known, MwRedac
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("\"strategies\" must be an object of types and their strategies"),
 					 errhint("Such as {\"strategies\": {\"EMAIL\": \"mask\"}}.")));
-		it = JsonbIteratorInit(&object->root);
-		while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
+		each = mw_json_each(&object->root);
+		while (mw_json_next(&each))
 		{
+			char	   *type = mw_pii_type_name(mw_value_string(&each.key));
 			MwStrategy	strategy;
 
-			if (tok == WJB_KEY)
-				type = mw_pii_type_name(pnstrdup(one.val.string.val, one.val.string.len));
-			if (tok != WJB_VALUE)
-				continue;
-			if (!mw_strategy_find(string_of(&one, "a strategy"), &strategy))
+			if (!mw_strategy_find(string_of(&each.value, "a strategy"), &strategy))
 				ereport(ERROR,
 						(errcode(ERRCODE_MW_BAD_ARGUMENT),
 						 errmsg("unknown strategy for type %s", shown(type)),

@@ -50,12 +50,6 @@ wrong(const char *key, const char *must)
 			errmsg("setting \"%s\" must be %s", key, must));
 }
 
-static char *
-text_of(JsonbValue *v)
-{
-	return pnstrdup(v->val.string.val, v->val.string.len);
-}
-
 char *
 mw_settings_text(Jsonb *jb, const char *key)
 {
@@ -65,7 +59,7 @@ mw_settings_text(Jsonb *jb, const char *key)
 		return NULL;
 	if (v->type != jbvString)
 		wrong(key, "a string");
-	return text_of(v);
+	return mw_value_string(v);
 }
 
 char *
@@ -142,7 +136,7 @@ mw_settings_duration(Jsonb *jb, const char *key, int64 min_ms, int64 max_ms, int
 	if (v->type == jbvNumeric)
 		ms = mw_duration_ms(DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(v->val.numeric))), psprintf("setting \"%s\"", key));
 	else if (v->type == jbvString)
-		ms = mw_duration_ms(text_of(v), psprintf("setting \"%s\"", key));
+		ms = mw_duration_ms(mw_value_string(v), psprintf("setting \"%s\"", key));
 	else
 		wrong(key, "an interval or a number of seconds");
 	if (ms < min_ms || ms > max_ms)
@@ -208,7 +202,7 @@ guardrail_of(Jsonb *settings, MwPolicy *policy)
 		policy->guardrail = v->val.boolean;
 		return;
 	}
-	if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+	if (!mw_value_is_object(v))
 		wrong("guardrail", "true, false or an object");
 	object = mw_json_value_jsonb(v);
 	mw_json_check_keys(object, "setting", "\"guardrail\"", guardrail_keys);
@@ -217,7 +211,7 @@ guardrail_of(Jsonb *settings, MwPolicy *policy)
 	policy->guard_shadow = strcmp(mode, "log") == 0;
 
 	v = mw_json_get(object, "threshold");
-	if (v && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data))
+	if (mw_value_is_object(v))
 	{
 		Jsonb	   *by_source = mw_json_value_jsonb(v);
 
@@ -233,26 +227,23 @@ guardrail_of(Jsonb *settings, MwPolicy *policy)
 	v = mw_json_get(object, "hosts");
 	if (v && v->type != jbvNull)
 	{
-		JsonbIterator *it;
-		JsonbIteratorToken tok;
-		JsonbValue	host;
+		MwJsonEach	each;
 
-		if (v->type != jbvBinary || !JsonContainerIsArray(v->val.binary.data))
+		if (!mw_value_is_array(v))
 			wrong("hosts", "an array of names of hosts");
-		it = JsonbIteratorInit(v->val.binary.data);
-		while ((tok = JsonbIteratorNext(&it, &host, true)) != WJB_DONE)
-			if (tok == WJB_ELEM)
-			{
-				if (host.type != jbvString || host.val.string.len == 0)
-					wrong("hosts", "an array of names of hosts");
-				policy->guard_hosts = lappend(policy->guard_hosts, text_of(&host));
-			}
+		each = mw_json_each(v->val.binary.data);
+		while (mw_json_next(&each))
+		{
+			if (each.value.type != jbvString || each.value.val.string.len == 0)
+				wrong("hosts", "an array of names of hosts");
+			policy->guard_hosts = lappend(policy->guard_hosts, mw_value_string(&each.value));
+		}
 	}
 	policy->guard_max_output = mw_settings_int(object, "max_output", 1, PG_INT32_MAX, 0);
 	v = mw_json_get(object, "schema");
 	if (v && v->type != jbvNull)
 	{
-		if (v->type != jbvBinary || !JsonContainerIsObject(v->val.binary.data))
+		if (!mw_value_is_object(v))
 			wrong("schema", "a JSON schema, which is an object");
 		policy->guard_schema = JsonbToCString(NULL, &mw_json_value_jsonb(v)->root, 0);
 	}
@@ -431,9 +422,7 @@ mw_settings_model(Jsonb *settings, MwModel *model)
 static JsonbValue *
 merge(JsonbParseState **state, Jsonb *old, Jsonb *patch)
 {
-	JsonbIterator *it;
-	JsonbValue	key;
-	JsonbValue	v;
+	MwJsonEach	each;
 
 	check_stack_depth();
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
@@ -441,37 +430,32 @@ merge(JsonbParseState **state, Jsonb *old, Jsonb *patch)
 	/* what the patch does not name stays */
 	if (old)
 	{
-		it = JsonbIteratorInit(&old->root);
-		(void) JsonbIteratorNext(&it, &key, true);	/* the object begins */
-		while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
+		each = mw_json_each(&old->root);
+		while (mw_json_next(&each))
 		{
-			(void) JsonbIteratorNext(&it, &v, true);
-			if (getKeyJsonValueFromContainer(&patch->root, key.val.string.val, key.val.string.len, NULL))
+			if (getKeyJsonValueFromContainer(&patch->root, each.key.val.string.val, each.key.val.string.len, NULL))
 				continue;
-			pushJsonbValue(state, WJB_KEY, &key);
-			pushJsonbValue(state, WJB_VALUE, &v);
+			pushJsonbValue(state, WJB_KEY, &each.key);
+			pushJsonbValue(state, WJB_VALUE, &each.value);
 		}
 	}
 
-	it = JsonbIteratorInit(&patch->root);
-	(void) JsonbIteratorNext(&it, &key, true);
-	while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
+	each = mw_json_each(&patch->root);
+	while (mw_json_next(&each))
 	{
-		(void) JsonbIteratorNext(&it, &v, true);
-		if (v.type == jbvNull)
+		if (each.value.type == jbvNull)
 			continue;
-		pushJsonbValue(state, WJB_KEY, &key);
-		if (v.type == jbvBinary && JsonContainerIsObject(v.val.binary.data))
+		pushJsonbValue(state, WJB_KEY, &each.key);
+		if (mw_value_is_object(&each.value))
 		{
-			JsonbValue *before = old ? getKeyJsonValueFromContainer(&old->root, key.val.string.val,
-																	key.val.string.len, NULL) : NULL;
-			bool		both = before && before->type == jbvBinary &&
-				JsonContainerIsObject(before->val.binary.data);
+			JsonbValue *before = old ? getKeyJsonValueFromContainer(&old->root, each.key.val.string.val,
+																	each.key.val.string.len, NULL) : NULL;
+			bool		both = mw_value_is_object(before);
 
-			(void) merge(state, both ? JsonbValueToJsonb(before) : NULL, JsonbValueToJsonb(&v));
+			(void) merge(state, both ? JsonbValueToJsonb(before) : NULL, JsonbValueToJsonb(&each.value));
 		}
 		else
-			pushJsonbValue(state, WJB_VALUE, &v);
+			pushJsonbValue(state, WJB_VALUE, &each.value);
 	}
 	return pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }

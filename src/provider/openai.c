@@ -96,18 +96,6 @@ is_text(const JsonbValue *v, const char *text)
 	return v != NULL && v->type == jbvString && is_word(v->val.string.val, v->val.string.len, text);
 }
 
-static bool
-is_array(const JsonbValue *v)
-{
-	return v != NULL && v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data);
-}
-
-static bool
-is_object(const JsonbValue *v)
-{
-	return v != NULL && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data);
-}
-
 /* A member of an object value; NULL where it is absent or null */
 static JsonbValue *
 member(const JsonbValue *object, const char *key)
@@ -123,19 +111,15 @@ member(const JsonbValue *object, const char *key)
 static int
 put_parts(StringInfo buf, const JsonbValue *content)
 {
-	JsonbIterator *it = JsonbIteratorInit(content->val.binary.data);
-	JsonbIteratorToken tok;
-	JsonbValue	part;
+	MwJsonEach	each = mw_json_each(content->val.binary.data);
 	int			n = 0;
 
 	appendStringInfoChar(buf, '[');
-	while ((tok = JsonbIteratorNext(&it, &part, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (is_object(&part))
+		if (mw_value_is_object(&each.value))
 		{
-			JsonbValue *type = member(&part, "type");
+			JsonbValue *type = member(&each.value, "type");
 
 			if (is_text(type, "thinking") || is_text(type, "redacted_thinking") || is_text(type, "reasoning") ||
 				is_text(type, "reasoning_content") || is_text(type, "tool_use") || is_text(type, "tool_call"))
@@ -143,14 +127,14 @@ put_parts(StringInfo buf, const JsonbValue *content)
 		}
 		if (n++ > 0)
 			appendStringInfoChar(buf, ',');
-		if (part.type == jbvString)
+		if (each.value.type == jbvString)
 		{
 			appendStringInfoString(buf, "{\"type\":\"text\",\"text\":");
-			put_text(buf, &part);
+			put_text(buf, &each.value);
 			appendStringInfoChar(buf, '}');
 		}
 		else
-			put_value(buf, &part);
+			put_value(buf, &each.value);
 	}
 	appendStringInfoChar(buf, ']');
 	return n;
@@ -174,7 +158,7 @@ put_content(StringInfo buf, const JsonbValue *content, bool with_calls, bool may
 			put_text(buf, content);
 		return;
 	}
-	if (is_array(content))
+	if (mw_value_is_array(content))
 	{
 		if (put_parts(buf, content) > 0)
 			return;
@@ -201,7 +185,7 @@ put_call(StringInfo buf, const JsonbValue *call)
 	JsonbValue *name;
 	JsonbValue *args;
 
-	if (function != NULL && !is_object(function))
+	if (function != NULL && !mw_value_is_object(function))
 		bad_message("The function of a tool call is no object.");
 	name = function != NULL ? member(function, "name") : member(call, "name");
 	args = function != NULL ? member(function, "arguments") : member(call, "args");
@@ -226,26 +210,22 @@ put_call(StringInfo buf, const JsonbValue *call)
 static int
 put_calls(StringInfo buf, const JsonbValue *list, int n)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	call;
+	MwJsonEach	each;
 
 	if (list == NULL)
 		return n;
-	if (!is_array(list))
+	if (!mw_value_is_array(list))
 		bad_message("Its tool_calls are no array.");
-	it = JsonbIteratorInit(list->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &call, true)) != WJB_DONE)
+	each = mw_json_each(list->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (!is_object(&call))
+		if (!mw_value_is_object(&each.value))
 			bad_message("A tool call is no object.");
 		if (n++ == 0)
 			appendStringInfoString(buf, ",\"tool_calls\":[");
 		else
 			appendStringInfoChar(buf, ',');
-		put_call(buf, &call);
+		put_call(buf, &each.value);
 	}
 	return n;
 }
@@ -253,7 +233,7 @@ put_calls(StringInfo buf, const JsonbValue *list, int n)
 static bool
 has_calls(const JsonbValue *list)
 {
-	return is_array(list) && JsonContainerSize(list->val.binary.data) > 0;
+	return mw_value_is_array(list) && JsonContainerSize(list->val.binary.data) > 0;
 }
 
 /* OpenAI takes no other name of a participant; it is left out then */
@@ -351,20 +331,14 @@ has_tools(Jsonb *tools)
 static void
 put_params(StringInfo buf, Jsonb *params, bool tools, const char *max_tokens_field)
 {
-	JsonbIterator *it = JsonbIteratorInit(&params->root);
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each = mw_json_each(&params->root);
 
-	while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		const char *s = key.val.string.val;
-		int			len = key.val.string.len;
+		const char *s = each.key.val.string.val;
+		int			len = each.key.val.string.len;
 		bool		ours = false;
 
-		if (tok != WJB_KEY)
-			continue;
-		(void) JsonbIteratorNext(&it, &value, true);
 		for (int i = 0; own_members[i] != NULL; i++)
 		{
 			if (is_word(s, len, own_members[i]))
@@ -375,13 +349,13 @@ put_params(StringInfo buf, Jsonb *params, bool tools, const char *max_tokens_fie
 		}
 		for (int i = 0; limit_members[i] != NULL; i++)
 			ours |= is_word(s, len, limit_members[i]);
-		if (ours || is_word(s, len, max_tokens_field) || value.type == jbvNull)
+		if (ours || is_word(s, len, max_tokens_field) || each.value.type == jbvNull)
 			continue;
 		if (!tools && is_word(s, len, "parallel_tool_calls"))
 			continue;
 		if (!tools && is_word(s, len, "tool_choice"))
 		{
-			if (!is_text(&value, "auto") && !is_text(&value, "none"))
+			if (!is_text(&each.value, "auto") && !is_text(&each.value, "none"))
 				ereport(ERROR,
 						(errcode(ERRCODE_MW_BAD_ARGUMENT),
 						 errmsg("tool_choice asks for a tool, but the call has none"),
@@ -391,7 +365,7 @@ put_params(StringInfo buf, Jsonb *params, bool tools, const char *max_tokens_fie
 		appendStringInfoChar(buf, ',');
 		mw_json_string(buf, s, len);
 		appendStringInfoChar(buf, ':');
-		put_value(buf, &value);
+		put_value(buf, &each.value);
 	}
 }
 

@@ -160,16 +160,14 @@ byte_of(const Analysed *t, double want, int *chars, int *byte)
 static bool
 read_places(MwAnalyses *a, Analysed *t, Jsonb *list, const MwAnalyzer *who)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	one;
+	MwJsonEach	each;
 	int			chars = 0,
 				byte = 0;
 
 	if (list == NULL || !mw_json_is_array(list))
 		return false;
-	it = JsonbIteratorInit(&list->root);
-	while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
+	each = mw_json_each(&list->root);
+	while (mw_json_next(&each))
 	{
 		Jsonb	   *found;
 		Place		p;
@@ -177,11 +175,9 @@ read_places(MwAnalyses *a, Analysed *t, Jsonb *list, const MwAnalyzer *who)
 					end;
 
 		CHECK_FOR_INTERRUPTS();
-		if (tok != WJB_ELEM)
-			continue;
-		if (one.type != jbvBinary || !JsonContainerIsObject(one.val.binary.data))
+		if (!mw_value_is_object(&each.value))
 			return false;
-		found = JsonbValueToJsonb(&one);
+		found = JsonbValueToJsonb(&each.value);
 		p.entity = mw_json_get_text(found, "entity_type");
 		if (p.entity == NULL || !get_number(found, "start", &start) || !get_number(found, "end", &end) ||
 			!get_number(found, "score", &p.score))
@@ -207,21 +203,17 @@ static bool
 read_answer(MwAnalyses *a, const char *body, int len, const MwAnalyzer *who)
 {
 	Jsonb	   *answer = mw_json_parse(body, len, NULL);
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	one;
+	MwJsonEach	each;
 	int			i = 0;
 
 	if (a->n == 1)
 		return read_places(a, a->in_order[0], answer, who);
 	if (answer == NULL || !mw_json_is_array(answer))
 		return false;
-	it = JsonbIteratorInit(&answer->root);
-	while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
+	each = mw_json_each(&answer->root);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (i == a->n || one.type != jbvBinary || !read_places(a, a->in_order[i], JsonbValueToJsonb(&one), who))
+		if (i == a->n || each.value.type != jbvBinary || !read_places(a, a->in_order[i], JsonbValueToJsonb(&each.value), who))
 			return false;
 		i++;
 	}

@@ -62,9 +62,7 @@ ask(MwSearch *q, const MwRecognizer *rec)
 	bool		isnull;
 	Datum		d = mw_userfunc_call(rec->function, psprintf("recognizer \"%s\"", rec->type), 1, &arg, &type, &isnull);
 	Jsonb	   *answer;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	one;
+	MwJsonEach	each;
 	int			chars = 0,
 				byte = 0;
 
@@ -73,19 +71,17 @@ ask(MwSearch *q, const MwRecognizer *rec)
 	answer = DatumGetJsonbP(d);
 	if (!mw_json_is_array(answer))
 		bad_answer(rec);
-	it = JsonbIteratorInit(&answer->root);
-	while ((tok = JsonbIteratorNext(&it, &one, true)) != WJB_DONE)
+	each = mw_json_each(&answer->root);
+	while (mw_json_next(&each))
 	{
 		Jsonb	   *span;
 		int			from,
 					to;
 
 		CHECK_FOR_INTERRUPTS();
-		if (tok != WJB_ELEM)
-			continue;
-		if (one.type != jbvBinary || !JsonContainerIsObject(one.val.binary.data))
+		if (!mw_value_is_object(&each.value))
 			bad_answer(rec);
-		span = JsonbValueToJsonb(&one);
+		span = JsonbValueToJsonb(&each.value);
 		from = byte_of(q->s, q->len, number_of(span, "start", rec), &chars, &byte);
 		to = byte_of(q->s, q->len, number_of(span, "end", rec), &chars, &byte);
 		if (from < 0 || to < 0 || from >= to)

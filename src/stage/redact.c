@@ -227,20 +227,18 @@ refuse_files(const MwMessage *msg)
 		"text", "thinking", "redacted_thinking", "reasoning", "refusal", "tool_use", "tool_result", "input_text", "output_text", NULL
 	};
 	JsonbValue *content = msg->json ? mw_json_get(msg->json, "content") : NULL;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	part;
+	MwJsonEach	each;
 
-	if (content == NULL || content->type != jbvBinary || !JsonContainerIsArray(content->val.binary.data))
+	if (!mw_value_is_array(content))
 		return;
-	it = JsonbIteratorInit(content->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &part, true)) != WJB_DONE)
+	each = mw_json_each(content->val.binary.data);
+	while (mw_json_next(&each))
 	{
 		char	   *type;
 
-		if (tok != WJB_ELEM || part.type != jbvBinary || !JsonContainerIsObject(part.val.binary.data))
+		if (!mw_value_is_object(&each.value))
 			continue;
-		type = mw_json_get_text(JsonbValueToJsonb(&part), "type");
+		type = mw_json_get_text(JsonbValueToJsonb(&each.value), "type");
 		if (type != NULL && !one_of(type, texts))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_PII_REFUSED),

@@ -157,11 +157,7 @@ mw_redact(PG_FUNCTION_ARGS)
 static void
 read_map(Jsonb *jb, MwPiiMap *map)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	v;
-	char	   *key = NULL;
-	int			keylen = 0;
+	MwJsonEach	each;
 
 	if (!mw_json_is_object(jb))
 		ereport(ERROR,
@@ -169,19 +165,12 @@ read_map(Jsonb *jb, MwPiiMap *map)
 				 errmsg("map must be an object of placeholders and their values"),
 				 errhint("Use the member \"map\" of what mw_redact returned.")));
 	mw_pii_map_init(map, CurrentMemoryContext);
-	it = JsonbIteratorInit(&jb->root);
-	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	each = mw_json_each(&jb->root);
+	while (mw_json_next(&each))
 	{
-		if (tok == WJB_KEY)
-		{
-			key = v.val.string.val;
-			keylen = v.val.string.len;
-		}
-		if (tok != WJB_VALUE)
-			continue;
 		CHECK_FOR_INTERRUPTS();
-		if (v.type != jbvString ||
-			!mw_pii_add(map, key, keylen, v.val.string.val, v.val.string.len))
+		if (each.value.type != jbvString ||
+			!mw_pii_add(map, each.key.val.string.val, each.key.val.string.len, each.value.val.string.val, each.value.val.string.len))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_BAD_ARGUMENT),
 					 errmsg("map has a member that is no placeholder with a text"),

@@ -173,18 +173,10 @@ dump_container(StringInfo buf, JsonbContainer *c)
 	else
 	{
 		Member	   *m = palloc(sizeof(Member) * Max(1, n));
-		JsonbIterator *it = JsonbIteratorInit(c);
-		JsonbValue	v;
-		JsonbIteratorToken tok;
+		MwJsonEach	each = mw_json_each(c);
 
-		i = 0;
-		while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
-		{
-			if (tok == WJB_KEY)
-				m[i].key = v;
-			else if (tok == WJB_VALUE)
-				m[i++].value = v;
-		}
+		for (i = 0; mw_json_next(&each); i++)
+			m[i] = (Member) {each.key, each.value};
 		qsort(m, n, sizeof(Member), by_key);
 		appendStringInfoChar(buf, '{');
 		for (i = 0; i < n; i++)

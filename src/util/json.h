@@ -28,6 +28,39 @@ extern Jsonb *mw_json_parse(const char *s, int len, char **why);
 extern char *mw_json_sanitize(char *s, int *len);
 extern bool mw_json_too_deep(const char *s, int len);
 
+/* What a value is; NULL is neither */
+static inline bool
+mw_value_is_object(const JsonbValue *v)
+{
+	return v != NULL && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data);
+}
+
+static inline bool
+mw_value_is_array(const JsonbValue *v)
+{
+	return v != NULL && v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data) && !JsonContainerIsScalar(v->val.binary.data);
+}
+
+extern char *mw_value_string(const JsonbValue *v);	/* the characters of a string, palloc'd */
+
+/*
+ * The members of an object, or the elements of an array, one after another:
+ *
+ *	MwJsonEach	each = mw_json_each(&jb->root);
+ *
+ *	while (mw_json_next(&each))
+ *		... each.key (a string; of a member), each.value ...
+ */
+typedef struct MwJsonEach
+{
+	JsonbIterator *it;
+	JsonbValue	key;
+	JsonbValue	value;
+} MwJsonEach;
+
+extern MwJsonEach mw_json_each(JsonbContainer *container);
+extern bool mw_json_next(MwJsonEach *each);
+
 /* Members of an object; NULL when absent or of another type */
 extern JsonbValue *mw_json_get(Jsonb *jb, const char *key);
 extern char *mw_json_get_text(Jsonb *jb, const char *key);

@@ -49,7 +49,34 @@ mw_json_get_text(Jsonb *jb, const char *key)
 
 	if (v == NULL || v->type != jbvString)
 		return NULL;
+	return mw_value_string(v);
+}
+
+char *
+mw_value_string(const JsonbValue *v)
+{
 	return pnstrdup(v->val.string.val, v->val.string.len);
+}
+
+MwJsonEach
+mw_json_each(JsonbContainer *container)
+{
+	return (MwJsonEach) {.it = JsonbIteratorInit(container)};
+}
+
+bool
+mw_json_next(MwJsonEach *each)
+{
+	JsonbIteratorToken tok;
+
+	while ((tok = JsonbIteratorNext(&each->it, &each->value, true)) != WJB_DONE)
+	{
+		if (tok == WJB_VALUE || tok == WJB_ELEM)
+			return true;
+		if (tok == WJB_KEY)
+			each->key = each->value;
+	}
+	return false;
 }
 
 /* mw_json_value_jsonb makes a value that stands alone. */
@@ -143,7 +170,7 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 					place.depth--;
 				break;
 			case WJB_KEY:
-				place.path[level - 1] = pnstrdup(v.val.string.val, v.val.string.len);
+				place.path[level - 1] = mw_value_string(&v);
 				if (what & MW_JSON_KEYS)
 				{
 					s = place.path[level - 1];
@@ -156,7 +183,7 @@ mw_json_map(Jsonb *jb, int what, MwJsonLeafAt fn, void *arg)
 			case WJB_ELEM:
 				if (v.type == jbvString)
 				{
-					s = pnstrdup(v.val.string.val, v.val.string.len);
+					s = mw_value_string(&v);
 					t = fn(s, v.val.string.len, &len, &place, arg);
 				}
 				else if (v.type == jbvNumeric && (what & MW_JSON_NUMBERS))
@@ -219,7 +246,7 @@ part_text(StringInfo buf, JsonbValue *part)
 
 	if (part->type == jbvString)
 		text = part;
-	else if (part->type == jbvBinary && JsonContainerIsObject(part->val.binary.data))
+	else if (mw_value_is_object(part))
 		text = getKeyJsonValueFromContainer(part->val.binary.data, "text", 4, NULL);
 	if (text == NULL || text->type != jbvString)
 		return;
@@ -237,7 +264,7 @@ mw_json_content_text(JsonbValue *content)
 	if (content == NULL)
 		return NULL;
 	if (content->type == jbvString)
-		return pnstrdup(content->val.string.val, content->val.string.len);
+		return mw_value_string(content);
 	if (content->type != jbvBinary)
 		return NULL;
 	initStringInfo(&buf);
@@ -270,9 +297,7 @@ list_names(StringInfo buf, const char *const *names)
 void
 mw_json_check_keys(Jsonb *jb, const char *noun, const char *owner, const char *const *allowed)
 {
-	JsonbIterator *it;
-	JsonbValue	v;
-	JsonbIteratorToken tok;
+	MwJsonEach	each;
 	StringInfoData list;
 
 	if (jb == NULL)
@@ -288,16 +313,14 @@ mw_json_check_keys(Jsonb *jb, const char *noun, const char *owner, const char *c
 				 errmsg("%ss of %s must be a JSON object", noun, owner),
 				 list.len > 0 ? errhint("Its members are: %s.", list.data) : errhint("'{}' is an empty one.")));
 	}
-	it = JsonbIteratorInit(&jb->root);
-	while ((tok = JsonbIteratorNext(&it, &v, true)) != WJB_DONE)
+	each = mw_json_each(&jb->root);
+	while (mw_json_next(&each))
 	{
 		const char *const *a;
 
-		if (tok != WJB_KEY)
-			continue;
 		for (a = allowed; *a != NULL; a++)
-			if (strlen(*a) == (size_t) v.val.string.len &&
-				memcmp(*a, v.val.string.val, v.val.string.len) == 0)
+			if (strlen(*a) == (size_t) each.key.val.string.len &&
+				memcmp(*a, each.key.val.string.val, each.key.val.string.len) == 0)
 				break;
 		if (*a != NULL)
 			continue;
@@ -305,7 +328,7 @@ mw_json_check_keys(Jsonb *jb, const char *noun, const char *owner, const char *c
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("unknown %s \"%s\" of %s", noun,
-						pnstrdup(v.val.string.val, pg_mbcliplen(v.val.string.val, v.val.string.len, NAMEDATALEN)),
+						pnstrdup(each.key.val.string.val, pg_mbcliplen(each.key.val.string.val, each.key.val.string.len, NAMEDATALEN)),
 						owner),
 				 list.len > 0 ? errhint("Known: %s.", list.data) : errhint("It has no %ss yet.", noun)));
 	}

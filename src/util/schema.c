@@ -43,18 +43,6 @@ static bool check(Check *c, JsonbValue *schema, JsonbValue *v);
 
 /* ---------- jsonb ---------- */
 
-static bool
-is_object(const JsonbValue *v)
-{
-	return v && v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data);
-}
-
-static bool
-is_array(const JsonbValue *v)
-{
-	return v && v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data) && !JsonContainerIsScalar(v->val.binary.data);
-}
-
 static JsonbValue *
 member_of_len(const JsonbValue *object, const char *key, int len)
 {
@@ -139,18 +127,13 @@ static char *
 listed(JsonbValue *container)
 {
 	StringInfoData out;
-	JsonbIterator *it = JsonbIteratorInit(container->val.binary.data);
-	JsonbIteratorToken tok;
-	JsonbValue	e;
+	MwJsonEach	each = mw_json_each(container->val.binary.data);
 
 	initStringInfo(&out);
-	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		Jsonb	   *one;
+		Jsonb	   *one = JsonbValueToJsonb(mw_value_is_object(container) ? &each.key : &each.value);
 
-		if (tok != WJB_ELEM && tok != WJB_KEY)
-			continue;
-		one = JsonbValueToJsonb(&e);
 		appendStringInfo(&out, "%s%s", out.len > 0 ? ", " : "", JsonbToCString(NULL, &one->root, VARSIZE(one)));
 		if (out.len > MAX_LISTED)
 		{
@@ -190,9 +173,9 @@ is_of_type(const JsonbValue *v, const JsonbValue *type)
 	switch (type_index(type))
 	{
 		case 0:
-			return is_object(v);
+			return mw_value_is_object(v);
 		case 1:
-			return is_array(v);
+			return mw_value_is_array(v);
 		case 2:
 			return v->type == jbvString;
 		case 3:
@@ -211,19 +194,17 @@ is_of_type(const JsonbValue *v, const JsonbValue *type)
 static bool
 type_passes(Check *c, JsonbValue *type, JsonbValue *v)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	e;
+	MwJsonEach	each;
 
-	if (!is_array(type))
+	if (!mw_value_is_array(type))
 	{
 		if (is_of_type(v, type))
 			return true;
 		return fail(c, "must be %s", types[type_index(type)].spoken);
 	}
-	it = JsonbIteratorInit(type->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
-		if (tok == WJB_ELEM && is_of_type(v, &e))
+	each = mw_json_each(type->val.binary.data);
+	while (mw_json_next(&each))
+		if (is_of_type(v, &each.value))
 			return true;
 	return fail(c, "must be of one of the types %s", listed(type));
 }
@@ -231,12 +212,10 @@ type_passes(Check *c, JsonbValue *type, JsonbValue *v)
 static bool
 enum_passes(Check *c, JsonbValue *list, JsonbValue *v)
 {
-	JsonbIterator *it = JsonbIteratorInit(list->val.binary.data);
-	JsonbIteratorToken tok;
-	JsonbValue	e;
+	MwJsonEach	each = mw_json_each(list->val.binary.data);
 
-	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
-		if (tok == WJB_ELEM && same_value(&e, v))
+	while (mw_json_next(&each))
+		if (same_value(&each.value, v))
 			return true;
 	return fail(c, "must be one of %s", listed(list));
 }
@@ -270,7 +249,7 @@ is_multiple(Numeric n, Numeric of)
 static bool
 pattern_passes(Check *c, JsonbValue *pattern, JsonbValue *v)
 {
-	char	   *text = pnstrdup(pattern->val.string.val, pattern->val.string.len);
+	char	   *text = mw_value_string(pattern);
 	MwRegex    *re = mw_regex_get(text, 0, NULL);
 	int			from,
 				to;
@@ -292,22 +271,18 @@ alternatives_pass(Check *c, JsonbValue *schema, JsonbValue *v)
 
 	for (int i = 0; i < lengthof(words); i++)
 	{
-		JsonbIterator *it;
-		JsonbIteratorToken tok;
-		JsonbValue	e;
+		MwJsonEach	each;
 		int			n = 0;
 		bool		all = i == 0;
 
 		word = member(schema, words[i]);
-		if (!is_array(word))
+		if (!mw_value_is_array(word))
 			continue;
-		it = JsonbIteratorInit(word->val.binary.data);
+		each = mw_json_each(word->val.binary.data);
 		c->quiet += all ? 0 : 1;
-		while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+		while (mw_json_next(&each))
 		{
-			if (tok != WJB_ELEM)
-				continue;
-			if (check(c, &e, v))
+			if (check(c, &each.value, v))
 				n++;
 			else if (all)
 				passes = false;
@@ -348,7 +323,7 @@ mw_schema_ref(JsonbValue *root, const JsonbValue *ref)
 		char	   *key = palloc(end - s + 1);
 		int			len = 0;
 
-		if (*s++ != '/' || !is_object(at))
+		if (*s++ != '/' || !mw_value_is_object(at))
 			return NULL;
 		for (; s < end && *s != '/'; s++)
 		{
@@ -410,37 +385,37 @@ members_pass(Check *c, JsonbValue *schema, JsonbValue *v)
 	JsonbValue *more = member(schema, "additionalProperties");
 	Numeric		n = int64_to_numeric(JsonContainerSize(v->val.binary.data));
 	bool		passes;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	key;
-	JsonbValue	value;
+	MwJsonEach	each;
 
 	passes = keeps(c, schema, "minProperties", n, 1, false, " members") && keeps(c, schema, "maxProperties", n, -1, false, " members");
-	if (is_array(required))
+	if (mw_value_is_array(required))
 	{
-		it = JsonbIteratorInit(required->val.binary.data);
-		while ((tok = JsonbIteratorNext(&it, &key, true)) != WJB_DONE)
-			if (tok == WJB_ELEM && key.type == jbvString && member_of_len(v, key.val.string.val, key.val.string.len) == NULL)
+		each = mw_json_each(required->val.binary.data);
+		while (mw_json_next(&each))
+		{
+			JsonbValue *name = &each.value;
+
+			if (name->type == jbvString && member_of_len(v, name->val.string.val, name->val.string.len) == NULL)
 			{
-				passes = part_passes(c, NULL, NULL, key.val.string.val, key.val.string.len, 0);
+				passes = part_passes(c, NULL, NULL, name->val.string.val, name->val.string.len, 0);
 				if (enough(c))
 					return false;
 			}
+		}
 	}
-	it = JsonbIteratorInit(v->val.binary.data);
-	(void) JsonbIteratorNext(&it, &key, true);
-	while (JsonbIteratorNext(&it, &key, true) == WJB_KEY)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
 	{
+		JsonbValue *name = &each.key;
 		JsonbValue *one = NULL;
 
-		(void) JsonbIteratorNext(&it, &value, true);
-		if (is_object(properties))
-			one = member_of_len(properties, key.val.string.val, key.val.string.len);
+		if (mw_value_is_object(properties))
+			one = member_of_len(properties, name->val.string.val, name->val.string.len);
 		if (one == NULL && more && more->type == jbvBool && !more->val.boolean)
 			passes = fail(c, "must not have the member \"%.*s\"; it may have %s",
-						  pg_mbcliplen(key.val.string.val, key.val.string.len, 64), key.val.string.val,
-						  is_object(properties) && JsonContainerSize(properties->val.binary.data) > 0 ? listed(properties) : "none");
-		else if ((one || more) && !part_passes(c, one ? one : more, &value, key.val.string.val, key.val.string.len, 0))
+						  pg_mbcliplen(name->val.string.val, name->val.string.len, 64), name->val.string.val,
+						  mw_value_is_object(properties) && JsonContainerSize(properties->val.binary.data) > 0 ? listed(properties) : "none");
+		else if ((one || more) && !part_passes(c, one ? one : more, &each.value, name->val.string.val, name->val.string.len, 0))
 			passes = false;
 		if (!passes && enough(c))
 			return false;
@@ -454,20 +429,16 @@ elements_pass(Check *c, JsonbValue *schema, JsonbValue *v)
 	JsonbValue *items = member(schema, "items");
 	Numeric		n = int64_to_numeric(JsonContainerSize(v->val.binary.data));
 	bool		passes;
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	e;
+	MwJsonEach	each;
 	int			i = 0;
 
 	passes = keeps(c, schema, "minItems", n, 1, false, " elements") && keeps(c, schema, "maxItems", n, -1, false, " elements");
 	if (items == NULL)
 		return passes;
-	it = JsonbIteratorInit(v->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+	each = mw_json_each(v->val.binary.data);
+	while (mw_json_next(&each))
 	{
-		if (tok != WJB_ELEM)
-			continue;
-		if (!part_passes(c, items, &e, NULL, 0, i++))
+		if (!part_passes(c, items, &each.value, NULL, 0, i++))
 			passes = false;
 		if (!passes && enough(c))
 			return false;
@@ -489,7 +460,7 @@ check(Check *c, JsonbValue *schema, JsonbValue *v)
 	c->steps++;
 	if (schema->type == jbvBool)
 		return schema->val.boolean || fail(c, "must not be there");
-	if (!is_object(schema))
+	if (!mw_value_is_object(schema))
 		return true;
 
 	word = member(schema, "$ref");
@@ -499,7 +470,7 @@ check(Check *c, JsonbValue *schema, JsonbValue *v)
 	if (word && !type_passes(c, word, v))
 		return false;
 	word = member(schema, "enum");
-	if (is_array(word) && !enum_passes(c, word, v))
+	if (mw_value_is_array(word) && !enum_passes(c, word, v))
 		return false;
 	word = member(schema, "const");
 	if (word && !same_value(word, v))
@@ -526,9 +497,9 @@ check(Check *c, JsonbValue *schema, JsonbValue *v)
 		return keeps(c, schema, "minimum", n, 1, false, "") && keeps(c, schema, "maximum", n, -1, false, "") &&
 			keeps(c, schema, "exclusiveMinimum", n, 1, true, "") && keeps(c, schema, "exclusiveMaximum", n, -1, true, "");
 	}
-	if (is_object(v))
+	if (mw_value_is_object(v))
 		return members_pass(c, schema, v);
-	if (is_array(v))
+	if (mw_value_is_array(v))
 		return elements_pass(c, schema, v);
 	return true;
 }

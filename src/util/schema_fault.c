@@ -58,18 +58,6 @@ static const struct
 static char *fault(JsonbValue *root, JsonbValue *schema, const char *path);
 
 static bool
-is_object(const JsonbValue *v)
-{
-	return v->type == jbvBinary && JsonContainerIsObject(v->val.binary.data);
-}
-
-static bool
-is_array(const JsonbValue *v)
-{
-	return v->type == jbvBinary && JsonContainerIsArray(v->val.binary.data);
-}
-
-static bool
 is_type(const JsonbValue *v)
 {
 	static const char *const names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
@@ -90,15 +78,13 @@ is_string(const JsonbValue *v)
 static bool
 all_are(JsonbValue *list, bool (*passes) (const JsonbValue *e), bool may_be_empty)
 {
-	JsonbIterator *it;
-	JsonbIteratorToken tok;
-	JsonbValue	e;
+	MwJsonEach	each;
 
-	if (!is_array(list) || (!may_be_empty && JsonContainerSize(list->val.binary.data) == 0))
+	if (!mw_value_is_array(list) || (!may_be_empty && JsonContainerSize(list->val.binary.data) == 0))
 		return false;
-	it = JsonbIteratorInit(list->val.binary.data);
-	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
-		if (tok == WJB_ELEM && passes && !passes(&e))
+	each = mw_json_each(list->val.binary.data);
+	while (mw_json_next(&each))
+		if (passes && !passes(&each.value))
 			return false;
 	return true;
 }
@@ -107,22 +93,15 @@ all_are(JsonbValue *list, bool (*passes) (const JsonbValue *e), bool may_be_empt
 static char *
 fault_within(JsonbValue *root, JsonbValue *container, const char *path)
 {
-	JsonbIterator *it = JsonbIteratorInit(container->val.binary.data);
-	JsonbIteratorToken tok;
-	JsonbValue	e;
-	const char *name = NULL;
+	MwJsonEach	each = mw_json_each(container->val.binary.data);
 	int			i = 0;
 
-	while ((tok = JsonbIteratorNext(&it, &e, true)) != WJB_DONE)
+	while (mw_json_next(&each))
 	{
-		char	   *why = NULL;
+		char	   *at = mw_value_is_object(container) ?
+			psprintf("%s.%s", path, mw_value_string(&each.key)) : psprintf("%s[%d]", path, i++);
+		char	   *why = fault(root, &each.value, at);
 
-		if (tok == WJB_KEY)
-			name = pnstrdup(e.val.string.val, e.val.string.len);
-		else if (tok == WJB_VALUE)
-			why = fault(root, &e, psprintf("%s.%s", path, name));
-		else if (tok == WJB_ELEM)
-			why = fault(root, &e, psprintf("%s[%d]", path, i++));
 		if (why)
 			return why;
 	}
@@ -136,7 +115,7 @@ fault(JsonbValue *root, JsonbValue *schema, const char *path)
 	CHECK_FOR_INTERRUPTS();
 	if (schema->type == jbvBool)
 		return NULL;
-	if (!is_object(schema))
+	if (!mw_value_is_object(schema))
 		return psprintf("%s must be a schema, which is an object.", path);
 	for (int i = 0; i < lengthof(words); i++)
 	{
@@ -151,7 +130,7 @@ fault(JsonbValue *root, JsonbValue *schema, const char *path)
 		switch (words[i].wanted)
 		{
 			case A_SCHEMA:
-				good = v->type == jbvBool || is_object(v);
+				good = v->type == jbvBool || mw_value_is_object(v);
 				why = good ? fault(root, v, at) : NULL;
 				break;
 			case SCHEMAS:
@@ -159,7 +138,7 @@ fault(JsonbValue *root, JsonbValue *schema, const char *path)
 				why = good ? fault_within(root, v, at) : NULL;
 				break;
 			case SCHEMAS_BY_NAME:
-				good = is_object(v);
+				good = mw_value_is_object(v);
 				why = good ? fault_within(root, v, at) : NULL;
 				break;
 			case A_LIST:
@@ -180,7 +159,7 @@ fault(JsonbValue *root, JsonbValue *schema, const char *path)
 				{
 					char	   *reason = NULL;
 
-					good = mw_regex_get(pnstrdup(v->val.string.val, v->val.string.len), 0, &reason) != NULL;
+					good = mw_regex_get(mw_value_string(v), 0, &reason) != NULL;
 					if (!good)
 						return psprintf("%s must be %s: %s.", at, words[i].spoken, reason);
 				}
