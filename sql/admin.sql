@@ -282,6 +282,7 @@ SELECT admin_tell(c) FROM unnest(ARRAY[
 	$$CREATE USER MAPPING FOR PUBLIC SERVER ad_real OPTIONS (api_key E'k\nX-Other: 1')$$,
 	$$CREATE USER MAPPING FOR PUBLIC SERVER ad_real OPTIONS (api_key_file 'k')$$,
 	$$CREATE USER MAPPING FOR PUBLIC SERVER ad_real OPTIONS (api_key_file '/k')$$,
+	$$ALTER SERVER ad_real OPTIONS (SET connect_timeout 'soon')$$,
 	$$CREATE FOREIGN TABLE ad_table (x int) SERVER ad_real OPTIONS (a 'b')$$
 ]) AS c;
 -- where a server may be: one spelling of a host, and never a link-local address
@@ -302,6 +303,17 @@ SELECT status, detail ~ 'log_statement = mod' FROM mw_doctor() WHERE name = 'log
 SET log_statement = 'none';
 SELECT detail ~ 'log_statement' FROM mw_doctor() WHERE name = 'log';
 RESET log_statement;
+
+-- what an administrator gets wrong about keys: a server without one, and a file that is not there, or no file
+CREATE SERVER ad_outside FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'https://llm.example/v1');
+CREATE SERVER ad_fake FOREIGN DATA WRAPPER mw OPTIONS (api 'fake', base_url 'https://llm.example/v1');
+SELECT status, detail, hint FROM mw_doctor() WHERE name = 'user mappings';
+CREATE USER MAPPING FOR PUBLIC SERVER ad_outside OPTIONS (api_key_file '/nowhere/key');
+SELECT status, detail, hint FROM mw_doctor() WHERE name IN ('user mappings', 'key files') ORDER BY name;
+ALTER USER MAPPING FOR PUBLIC SERVER ad_outside OPTIONS (SET api_key_file '/dev/zero');
+SELECT status, detail FROM mw_doctor() WHERE name = 'key files';
+DROP SERVER ad_outside, ad_fake CASCADE;
+SELECT status, detail FROM mw_doctor() WHERE name = 'key files';
 
 -- ---------- who may: EXECUTE makes an administrator, nothing else does ----------
 SET ROLE admin_clerk;

@@ -95,7 +95,7 @@ check_preload(Finding *f)
 	else
 		found(f, listed(&real) ? "error" : "warning",
 			  "The library is not preloaded: no call can reach a real model server.",
-			  "Set shared_preload_libraries = 'mw' (beside what is there) and restart the server.");
+			  "ALTER SYSTEM SET shared_preload_libraries = 'mw'; (beside what is preloaded already), then restart the server.");
 }
 
 static void
@@ -279,12 +279,15 @@ check_grants(Finding *f)
 	" EXISTS (SELECT FROM pg_catalog.pg_user_mapping AS m WHERE m.umserver = s.oid)" \
 	" FROM pg_catalog.pg_foreign_server AS s" \
 	" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw'" \
+	" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_options_to_table(s.srvoptions) AS o WHERE o.option_name = 'api' AND o.option_value = 'fake')" \
 	" ORDER BY 1"
 
 typedef struct ServerList
 {
 	StringInfoData clear_text;
 	StringInfoData no_mapping;
+	const char *first_clear;	/* the names that the hints begin with */
+	const char *first_unmapped;
 } ServerList;
 
 static void
@@ -295,6 +298,7 @@ look_at_servers(ServerList *list)
 
 	initStringInfo(&list->clear_text);
 	initStringInfo(&list->no_mapping);
+	list->first_clear = list->first_unmapped = NULL;
 	for (uint64 i = 0; i < n; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
@@ -306,7 +310,6 @@ look_at_servers(ServerList *list)
 		bool		isnull;
 		MwUrl		url;
 
-		/* no base_url: a fake */
 		if (base_url == NULL || mw_url_parse(base_url, &url) != NULL)
 			continue;
 		inside = (url.literal && mw_address_kind_text(url.host) == MW_ADDRESS_PRIVATE) ||
@@ -314,9 +317,15 @@ look_at_servers(ServerList *list)
 		mapped = DatumGetBool(SPI_getbinval(row, desc, 4, &isnull));
 
 		if (!url.https && !inside)
-			appendStringInfo(&list->clear_text, "%s%s", list->clear_text.len > 0 ? ", " : "", name);
+		{
+			appendStringInfo(&list->clear_text, "%s%s", list->first_clear != NULL ? ", " : "", name);
+			list->first_clear = list->first_clear != NULL ? list->first_clear : name;
+		}
 		if (!mapped && !inside)
-			appendStringInfo(&list->no_mapping, "%s%s", list->no_mapping.len > 0 ? ", " : "", name);
+		{
+			appendStringInfo(&list->no_mapping, "%s%s", list->first_unmapped != NULL ? ", " : "", name);
+			list->first_unmapped = list->first_unmapped != NULL ? list->first_unmapped : name;
+		}
 	}
 }
 
@@ -330,7 +339,7 @@ check_clear_text(Finding *f)
 		found(f, "ok", "No model server outside is called by plain http.", NULL);
 	else
 		found(f, "warning", psprintf("Prompts and keys travel in clear text to %s.", list.clear_text.data),
-			  "ALTER SERVER ... OPTIONS (SET base_url 'https://...'); for each.");
+			  psprintf("ALTER SERVER %s OPTIONS (SET base_url 'https://...'); for each.", list.first_clear));
 }
 
 static void
@@ -343,7 +352,44 @@ check_mappings(Finding *f)
 		found(f, "ok", "Every model server outside has a user mapping.", NULL);
 	else
 		found(f, "warning", psprintf("Requests go without a key to %s.", list.no_mapping.data),
-			  "CREATE USER MAPPING FOR PUBLIC SERVER ... OPTIONS (api_key_file '/path/of/the/key');");
+			  psprintf("CREATE USER MAPPING FOR PUBLIC SERVER %s OPTIONS (api_key_file '/path/of/the/key');", list.first_unmapped));
+}
+
+/* The file of each mapping, as the gateway would read it: a backend is the same user of the system */
+static void
+check_key_files(Finding *f)
+{
+	static MwStmt stmt = {
+		"SELECT pg_catalog.quote_ident(s.srvname), o.option_value,"
+		" CASE m.umuser WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(m.umuser)) END"
+		" FROM pg_catalog.pg_user_mapping AS m"
+		" JOIN pg_catalog.pg_foreign_server AS s ON s.oid = m.umserver"
+		" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw',"
+		" pg_catalog.pg_options_to_table(m.umoptions) AS o WHERE o.option_name = 'api_key_file' ORDER BY 1, 3",
+		0, {0}
+	};
+	uint64		n = mw_spi_read(&stmt, MW_AS_OWNER, NULL, NULL, 0);
+	StringInfoData buf;
+	char	   *hint = NULL;
+
+	initStringInfo(&buf);
+	for (uint64 i = 0; i < n; i++)
+	{
+		char	   *server = first_column(i);
+		char	   *role = SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 3);
+		char	   *why = mw_key_file_problem(SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 2));
+
+		if (why == NULL)
+			continue;
+		appendStringInfo(&buf, "%s%s for %s: %s", buf.len > 0 ? "; " : "", server, role, why);
+		if (hint == NULL)
+			hint = psprintf("Let the user that PostgreSQL runs as read it (chmod 600, owner postgres), or name another: "
+							"ALTER USER MAPPING FOR %s SERVER %s OPTIONS (SET api_key_file '/path/of/the/key');", role, server);
+	}
+	if (buf.len == 0)
+		found(f, "ok", "The key file of each user mapping can be read.", NULL);
+	else
+		found(f, "error", psprintf("Calls fail, since a key cannot be read (%s).", buf.data), hint);
 }
 
 static void
@@ -555,6 +601,7 @@ static const struct
 	{"breakers", check_breakers},
 	{"tools", check_tools},
 	{"user mappings", check_mappings},
+	{"key files", check_key_files},
 	{"inline keys", check_inline_keys},
 	{"clear text", check_clear_text},
 	{"pii key", check_pii_key},

@@ -242,8 +242,8 @@ would_loosen(const MwCall *call, const option *opt)
 			(errcode(ERRCODE_MW_BAD_ARGUMENT),
 			 errmsg("option \"%s\" of a call cannot turn around what the tenant's settings say", opt->name),
 			 errdetail("An option makes a policy stricter, never looser."),
-			 errhint("An administrator can change it: SELECT mw_alter_tenant(%s, …).",
-					 quote_literal_cstr(call->tenant != NULL ? call->tenant : "…"))));
+			 errhint("An administrator can change it: SELECT mw_alter_tenant(%s, '{\"%s\": …}');",
+					 call->tenant != NULL ? quote_literal_cstr(call->tenant) : "…", opt->name)));
 }
 
 static void
@@ -271,7 +271,8 @@ read_redact(MwCall *call, const option *opt, JsonbValue *v)
 		call->policy = mw_redaction_tighten(call->policy, mw_json_value_jsonb(v));
 		return;
 	}
-	read_boolean(call, opt, v);
+	if (v->type != jbvBool)
+		wrong_value(opt, "true, false or an object", v);
 	if (call->policy->redact && !v->val.boolean)
 		would_loosen(call, opt);
 	call->redact = v->val.boolean;

@@ -26,6 +26,7 @@
 #include "utils/syscache.h"
 
 #include "gateway/gateway.h"
+#include "gateway/transport.h"
 #include "util/duration.h"
 
 #define DEFAULT_CONNECT_TIMEOUT_MS	10000
@@ -128,15 +129,25 @@ mapping_of(Oid roleid, Oid serverid, Oid *whose, List **options)
 	return found;
 }
 
-/* The key in a file: one line, white space around it ignored.  Sets *why when it cannot be read. */
+/*
+ * The key in a file: one line, white space around it ignored.  Sets *why when it cannot be read.
+ * Only of a plain file: a pipe would hold the gateway until somebody writes.
+ */
 static char *
 key_from_file(const char *path, char **why)
 {
-	FILE	   *f = AllocateFile(path, "r");
+	struct stat st;
+	FILE	   *f;
 	char		buf[MAX_KEY_BYTES];
 	size_t		n;
 	char	   *start = buf;
 
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+	{
+		*why = pstrdup("the key file of the user mapping is no plain file");
+		return NULL;
+	}
+	f = AllocateFile(path, "r");
 	if (f == NULL)
 	{
 		*why = psprintf("the key file of the user mapping cannot be opened: %s", strerror(errno));
@@ -163,6 +174,20 @@ key_from_file(const char *path, char **why)
 	start = pstrdup(start);
 	explicit_bzero(buf, sizeof(buf));
 	return start;
+}
+
+char *
+mw_key_file_problem(const char *path)
+{
+	char	   *why = NULL;
+	char	   *key = key_from_file(path, &why);
+
+	if (key != NULL)
+	{
+		explicit_bzero(key, strlen(key));
+		pfree(key);
+	}
+	return why;
 }
 
 static void

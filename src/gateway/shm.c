@@ -108,7 +108,7 @@ mw_require_preload(const char *what)
 			(errcode(ERRCODE_MW_NOT_AVAILABLE),
 			 errmsg("%s needs mw in shared_preload_libraries", what),
 			 errdetail("Budgets and calls in flight live in shared memory, which has to be reserved when the server starts."),
-			 errhint("Set shared_preload_libraries = 'mw' in postgresql.conf and restart the server. A server with api 'fake' works without.")));
+			 errhint("ALTER SYSTEM SET shared_preload_libraries = 'mw'; (beside what is preloaded already), then restart the server. A server with api 'fake' works without.")));
 }
 
 dsa_area *

@@ -138,6 +138,9 @@ extern MwReply *mw_gateway_ask(Oid serverid, const char *body, int len, MwInstan
 /* bill.c: a complete response that refuses for now (invariant 5) */
 extern bool mw_status_retryable(int http_status);
 
+/* Why the key in a file cannot be read, a lower-case clause; NULL where it can (route.c) */
+extern char *mw_key_file_problem(const char *path);
+
 extern const MwTransport mw_transport_gateway;
 extern const MwTransport mw_transport_fake;
 

@@ -125,6 +125,17 @@ mw_settings_bool(Jsonb *jb, const char *key, bool absent)
 	return v->val.boolean;
 }
 
+/* A bound of a duration, as one says it */
+static const char *
+bound_text(int64 ms)
+{
+	int64		day = INT64CONST(1000) * 86400;
+
+	if (ms < day || ms % day != 0)
+		return ms == 1000 ? "a second" : psprintf("%g seconds", ms / 1000.0);
+	return ms == day ? "a day" : psprintf(INT64_FORMAT " days", ms / day);
+}
+
 int64
 mw_settings_duration(Jsonb *jb, const char *key, int64 min_ms, int64 max_ms, int64 absent)
 {
@@ -140,7 +151,7 @@ mw_settings_duration(Jsonb *jb, const char *key, int64 min_ms, int64 max_ms, int
 	else
 		wrong(key, "an interval or a number of seconds");
 	if (ms < min_ms || ms > max_ms)
-		wrong(key, psprintf("from %g to " INT64_FORMAT " seconds", min_ms / 1000.0, max_ms / 1000));
+		wrong(key, psprintf("from %s to %s", bound_text(min_ms), bound_text(max_ms)));
 	return ms;
 }
 

@@ -69,7 +69,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_create_tenant'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_create_tenant(text, jsonb) IS
-'Creates a tenant.  settings: model (server:model), redact (boolean), guardrail (boolean, or {"mode": off, log or block, "threshold": number or {"user", "tool", "document", "output"}, "hosts": where an answer''s images may come from, "max_output": characters, "schema": of the answer}), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
+'Creates a tenant.  settings: model (server:model), redact (boolean, or {"types", "preset", "strategies", "output", "files"}), guardrail (boolean, or {"mode": off, log or block, "threshold": number or {"user", "tool", "document", "output"}, "hosts": where an answer''s images may come from, "max_output": characters, "schema": of the answer}), cache (boolean, or {"ttl": interval or seconds, "version": n}), retry (attempts, or {"max_attempts", "base", "max"}),
 timezone (of its minutes, hours, days and months; UTC), on_budget ("error", or {"end": text} with which a run ends where a budget is exhausted), on_guardrail (likewise, where the guardrail refuses),
 session_policy (function(tenant, session) returning boolean: which sessions a role may see), fallback (list of models, or {"models": list, "on": statuses}; a model is server:model or {"model", "model_settings"}), breaker (boolean),
 timeout (interval or seconds, or {"default", "max"}),
@@ -168,7 +168,7 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'mw_set_model'
 LANGUAGE C VOLATILE CALLED ON NULL INPUT PARALLEL UNSAFE;
 COMMENT ON FUNCTION @extschema@.mw_set_model(text, jsonb) IS
-'Enters a model (server:model) in the catalogue, or replaces its settings: max_input_tokens, max_output_tokens.  Raises MW001.';
+'Enters a model (server:model) in the catalogue, or replaces its settings: max_input_tokens, max_output_tokens, structured_output.  Raises MW001.';
 
 CREATE FUNCTION @extschema@.mw_alter_model(model text, settings jsonb)
 RETURNS void

@@ -7,7 +7,7 @@ AS 'MODULE_PATHNAME', 'mw_redact'
 LANGUAGE C STABLE CALLED ON NULL INPUT PARALLEL RESTRICTED;
 COMMENT ON FUNCTION @extschema@.mw_redact(text, text, jsonb) IS
 'input with personal data replaced: {"text", "map": {placeholder: value}, "spans": [{"start", "end", "type", "placeholder"}]}, offsets in characters of input. '
-'tenant: whose rules (NULL: the common ones). options: "types" (only these), "strategies" {type: mask, placeholder, hash, redact or block} (with a tenant the stricter one holds). '
+'tenant: whose rules (NULL: the common ones). options: "types" and "preset" (hipaa, pci or gdpr; without a tenant only these types, with one these too), "strategies" {type: mask, placeholder, hash, redact or block} (with a tenant the stricter one holds). '
 'Raises MW001 (unknown option, type or strategy), MW101 (not your tenant), MW201 (a type whose strategy is block). NULL for NULL input.';
 
 CREATE FUNCTION @extschema@.mw_redact(input text, tenant text, options jsonb, session text)

@@ -9,10 +9,10 @@ AS 'MODULE_PATHNAME', 'mw_invoke' LANGUAGE C VOLATILE CALLED ON NULL INPUT PARAL
 COMMENT ON FUNCTION @extschema@.mw_invoke(text, text, text, jsonb, text, text, text, jsonb, jsonb) IS
 'asks a model for a tenant, through all six stages, and returns the whole result.
 tenant: who it is for; session: NULL for a one-shot call; prompt: may be NULL where messages say everything;
-tools: OpenAI-style schemas that the application executes; model: server:model, else the tenant''s, else mw.default_model;
+tools: names of registered tools, which mw runs, or OpenAI-style schemas, which the application runs; agent: whose model, tools and middleware; model: server:model, else the tenant''s, else mw.default_model;
 request_id: names the request, so that a repeat does not pay again; options: timeout (interval or seconds, 60), max_tokens, temperature,
 top_p, stop, seed, presence_penalty, frequency_penalty, response_format, tool_choice, parallel_tool_calls, cache, redact, guardrail,
-memory, resend_unknown, limits, fallback (models to ask when one fails); messages: history, before the prompt.
+memory, session_busy (wait or error), state, context, interrupt_on, on_error (raise or return), resend_unknown, limits, fallback (models to ask when one fails); messages: history, before the prompt.
 Result: status, output, messages, tool_calls, usage, cost, cache, request_id, run_id, model, notices, timings (microseconds a stage).
 Raises MW001 (argument), MW003 (not preloaded), MW101 (tenant), MW201 (personal data), MW202 (guardrail), MW301 (budget),
 MW401 to MW405 (provider), MW501 and MW502 (request_id), 54000 (over mw.max_prompt), 25006 (read-only transaction or standby).';

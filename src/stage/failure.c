@@ -149,7 +149,9 @@ mw_failure_of(const MwCall *call, const MwReply *r, const char *why)
 		f->detail = psprintf("attempts %d; %s%s%s", call->attempt, said,
 							 r->retry_after_ms >= 0 ? psprintf(" The provider asks to wait %.3f s.", r->retry_after_ms / 1000.0) : "",
 							 why);
-		f->hint = "Try again later.";
+		f->hint = strcmp(call->server->api, "fake") != 0 ? "Try again later." :
+			psprintf("Its script says so, or has run out: SELECT * FROM mw_fake_requests(%s); shows what was sent, mw_fake sets what is answered.",
+					 quote_literal_cstr(server));
 		f->elsewhere = true;
 	}
 	return f;

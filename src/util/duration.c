@@ -13,6 +13,13 @@
 /* Longer is a mistake, and would overflow what is computed with it */
 #define MAX_MS (INT64CONST(1000) * 366 * 86400 * 1000)
 
+/* What interval_in refuses keeps its code and words; which duration it was, and what one is, it cannot know */
+static void
+say_which(void *what)
+{
+	errhint("%s is an interval such as '5 minutes', or a number of seconds.", (const char *) what);
+}
+
 int64
 mw_duration_ms(const char *text, const char *what)
 {
@@ -22,9 +29,16 @@ mw_duration_ms(const char *text, const char *what)
 	/* strtod knows hexadecimal, "inf" and "nan" as well: digits and a point alone are seconds */
 	if (end == text || *end != '\0' || strspn(text, "0123456789.-+") != strlen(text))
 	{
-		Interval   *span = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
-																 ObjectIdGetDatum(InvalidOid),
-																 Int32GetDatum(-1)));
+		ErrorContextCallback which = {error_context_stack, say_which, NULL};
+		char	   *name = pstrdup(what);
+		Interval   *span;
+
+		name[0] = pg_toupper((unsigned char) name[0]);
+		which.arg = name;
+		error_context_stack = &which;
+		span = DatumGetIntervalP(DirectFunctionCall3(interval_in, CStringGetDatum(text),
+													 ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+		error_context_stack = which.previous;
 
 		ms = (span->month * (double) DAYS_PER_MONTH + span->day) * SECS_PER_DAY * 1000.0 + span->time / 1000.0;
 	}
