@@ -78,8 +78,8 @@ class Failed(Exception):
     pass
 
 
-def psql(sql, user="postgres"):
-    done = subprocess.run(["psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-U", user, "-c", sql], capture_output=True, text=True)
+def psql(sql, user="postgres", database="bench"):
+    done = subprocess.run(["psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-U", user, "-d", database, "-c", sql], capture_output=True, text=True)
     if done.returncode != 0:
         raise Failed(done.stderr.strip().splitlines()[0] if done.stderr else "psql failed")
     return done.stdout.strip()
@@ -424,8 +424,8 @@ def b24(s):
 class Psql:
     """One session whose statements are sent as they come"""
 
-    def __init__(self, user="bench_app"):
-        self.process = subprocess.Popen(["psql", "-qAtX", "-U", user, "-v", "VERBOSITY=terse"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    def __init__(self, user="bench_app", database="bench"):
+        self.process = subprocess.Popen(["psql", "-qAtX", "-U", user, "-d", database, "-v", "VERBOSITY=terse"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)
 
     def send(self, text):
@@ -438,6 +438,10 @@ class Psql:
     def ask(self, sql):
         self.send(sql)
         return self.line()
+
+    def until(self, said):
+        while self.line() != said:
+            pass
 
     def end(self):
         self.process.stdin.close()
@@ -815,81 +819,96 @@ def paused(session):
     return (f"SELECT mw_fake('asked', {quoted(step)}); SELECT mw_invoke('asked', '{session}', 'go', agent => 'asker') ->> 'status';")
 
 
-def grow_inbox(had, want):
+def grow_inbox(database, want):
     """Rows as a run leaves them that waits; only what is in time order is made to differ"""
-    columns = {t: psql(f"SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0 AND NOT attisdropped")
-               for t in ("mw.run", "mw.session", "mw.interrupt")}
+    columns = {t: psql(f"SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0 AND NOT attisdropped",
+                       database=database) for t in ("mw.run", "mw.session", "mw.interrupt")}
     new = {"run_id": "md5('run' || i)::uuid", "session": "'copy' || i", "interrupt_id": "md5('interrupt' || i)", "requested_at": "t.requested_at - i * interval '1 second'"}
     for table, names in columns.items():
         values = ", ".join(new.get(c, f"t.{c}") for c in names.split(", "))
-        psql(f"INSERT INTO {table} ({names}) SELECT {values} FROM generate_series({had} + 1, {want}) AS i, (SELECT * FROM {table} WHERE tenant = 'asked' AND session = 'first') AS t")
-    psql("VACUUM (ANALYZE) mw.run, mw.session, mw.interrupt")
-    psql("CHECKPOINT")
+        psql(f"INSERT INTO {table} ({names}) SELECT {values} FROM generate_series(2, {want}) AS i, (SELECT * FROM {table} WHERE tenant = 'asked' AND session = 'first') AS t",
+             database=database)
 
 
-def took(client, statements):
-    """Seconds of each statement, sent one by one"""
-    times = []
-    for sql in statements:
-        begin = time.perf_counter()
-        client.ask(sql)
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
+def buffers(sql, reviewer):
+    """What a statement reads that was made before in its session; on a quiet server always the same"""
+    reviewer.send(f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, TIMING OFF, SUMMARY OFF) {sql};\n\\echo end")
+    read = 0
+    while (line := reviewer.line()) != "end":
+        read = max(read, sum(int(n) for n in re.findall(r"(?:hit|read)=(\d+)", line)))
+    return read
+
+
+def on_processor(pid):
+    """Nanoseconds that a process has had a processor"""
+    with open(f"/proc/{pid}/schedstat") as f:
+        return int(f.read().split()[0])
 
 
 @target("approvals", "inbox and decisions beside 100 and 100,000 interrupts that wait; a resume that waits")
 def approvals(_):
     place("free")
     n = 40 if QUICK else 200
-    sizes = (100, 10_000 if QUICK else 100_000)
-    psql(APPROVALS)
-    asker, reviewer = Psql("bench_a"), Psql("bench_b")
+    few, many = "bench_few", "bench_many"
+    sizes = {few: 100, many: 10_000 if QUICK else 100_000}
+    approve = "'{\"decisions\": [{\"type\": \"approve\"}]}'"
+    asker, reviewer, deep = {}, {}, {}
+    for database in sizes:
+        psql(f"CREATE DATABASE {database}")
+        psql("CREATE EXTENSION mw; CREATE SCHEMA bench; " + APPROVALS, database=database)
+        asker[database], reviewer[database] = Psql("bench_a", database), Psql("bench_b", database)
 
     # from before the COMMIT of the decision to the tool that it lets through
     woken = []
     for i in range(n):
-        asker.send(paused(f"wait{i}"))
-        while asker.line() != "interrupted":
-            pass
+        asker[few].send(paused(f"wait{i}"))
+        asker[few].until("interrupted")
         done = json.dumps({"m": [{"text": "done"}]})
-        asker.send(f"SELECT mw_fake('asked', {quoted(done)}); SELECT mw_resume('asked', 'wait{i}', wait => '1 minute') ->> 'status';")
+        asker[few].send(f"SELECT mw_fake('asked', {quoted(done)}); SELECT mw_resume('asked', 'wait{i}', wait => '1 minute') ->> 'status';")
         while psql("SELECT count(*) FROM pg_stat_activity WHERE usename = 'bench_a' AND wait_event_type = 'Extension'") != "1":
             time.sleep(0.002)
-        reviewer.send("BEGIN;")
-        reviewer.ask(f"SELECT status FROM mw_decide('asked', 'wait{i}', '{{\"decisions\": [{{\"type\": \"approve\"}}]}}');")
-        before = reviewer.ask("SELECT clock_timestamp();")
-        reviewer.send("COMMIT;")
-        while asker.line() != "completed":
-            pass
-        woken.append(float(psql(f"SELECT extract(epoch FROM max(at) - '{before}') * 1000 FROM bench.ran")))
+        reviewer[few].send("BEGIN;")
+        reviewer[few].ask(f"SELECT status FROM mw_decide('asked', 'wait{i}', {approve});")
+        before = reviewer[few].ask("SELECT clock_timestamp();")
+        reviewer[few].send("COMMIT;")
+        asker[few].until("completed")
+        woken.append(float(psql(f"SELECT extract(epoch FROM max(at) - '{before}') * 1000 FROM bench.ran", database=few)))
     w = statistics.median(woken)
     yield Row("approvals wake", "from the COMMIT of mw_decide to the tool running in a mw_resume that waits", "", f"{w:.2f} ms",
               f"[{min(woken):.2f}–{max(woken):.2f} ms]", "≤ 10 ms", "≤ 3 ms", judged(w, 10, 3, False))
 
-    asker.send(paused("first"))
-    while asker.line() != "interrupted":
-        pass
-    had, at = 1, {}
-    for size in sizes:
-        grow_inbox(had, size)
-        had = size
+    for database, size in sizes.items():
+        asker[database].send(paused("first"))
+        asker[database].until("interrupted")
+        grow_inbox(database, size)
         for i in range(n):
-            asker.send(paused(f"decide{size}_{i}"))
-            while asker.line() != "interrupted":
-                pass
-        deep = psql("SELECT interrupt_id FROM mw.interrupt WHERE tenant = 'asked' AND session LIKE 'copy%' ORDER BY requested_at LIMIT 1 OFFSET 60")
-        page = "SELECT length(mw_inbox_html('asked'));"
-        at[size] = {
-            "page": took(reviewer, [page] * n),
-            "deep": took(reviewer, [f"SELECT length(mw_inbox_html('asked', before => '{deep}'));"] * n),
-            "decide": took(reviewer, [f"SELECT status FROM mw_decide('asked', 'decide{size}_{i}', '{{\"decisions\": [{{\"type\": \"approve\"}}]}}');" for i in range(n)]),
-        }
-    asker.end()
-    reviewer.end()
-    for kind, what in (("page", "first page of mw_inbox_html (50)"), ("deep", "the last page of it"), ("decide", "mw_decide with its commit")):
-        few, many = (at[size][kind] * 1000 for size in sizes)
-        yield Row(f"approvals {kind}", f"{what}, {sizes[1]:,} waiting", f"{sizes[0]} waiting: {few:.2f} ms", f"{many:.2f} ms", f"{many / few:.2f}x", "≤ 1.3x", "≤ 1.1x",
-                  judged(many / few, 1.3, 1.1, False))
+            asker[database].send(paused(f"decide{i}"))
+            asker[database].until("interrupted")
+        psql("VACUUM (ANALYZE)", database=database)
+        deep[database] = psql("SELECT interrupt_id FROM mw.interrupt WHERE tenant = 'asked' AND session LIKE 'copy%' ORDER BY requested_at LIMIT 1 OFFSET 60", database=database)
+    psql("CHECKPOINT")
+    kinds = {
+        "page": ("first page of mw_inbox_html (50)", 5 * n, lambda database, i: "SELECT length(mw_inbox_html('asked'))"),
+        "deep": ("the last page of it", 5 * n, lambda database, i: f"SELECT length(mw_inbox_html('asked', before => '{deep[database]}'))"),
+        "decide": ("mw_decide with its commit", n, lambda database, i: f"SELECT status FROM mw_decide('asked', 'decide{i}', {approve})"),
+    }
+    pids = {d: reviewer[d].ask("SELECT pg_backend_pid();") for d in sizes}
+    for kind, (what, rounds, statement) in kinds.items():
+        # a page waits for nothing, so what other processes do to it is left out
+        clock = time.perf_counter_ns if kind == "decide" else None
+        took = {database: [] for database in sizes}
+        for i in range(rounds):
+            # by turns, so that what else the machine does is in both
+            for database in (few, many) if i % 2 == 0 else (many, few):
+                begin = clock() if clock else on_processor(pids[database])
+                reviewer[database].ask(statement(database, i) + ";")
+                took[database].append(((clock() if clock else on_processor(pids[database])) - begin) / 1e6)
+        ratio = statistics.median(m / f for f, m in zip(took[few], took[many]))
+        read = {d: f", {buffers(statement(d, 0), reviewer[d])} buffers" if kind != "decide" else "" for d in sizes}
+        yield Row(f"approvals {kind}", f"{what}, {sizes[many]:,} waiting", f"{sizes[few]} waiting: {statistics.median(took[few]):.2f} ms{read[few]}",
+                  f"{statistics.median(took[many]):.2f} ms{read[many]}", f"{ratio:.2f}x", "≤ 1.3x", "≤ 1.1x", judged(ratio, 1.3, 1.1, False))
+    for session in (*asker.values(), *reviewer.values()):
+        session.end()
 
 
 # ---------- all of it ----------
