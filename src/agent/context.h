@@ -42,8 +42,8 @@ extern int64 mw_reported_tokens(const MwMsg *msg);
 extern int *mw_pairs(List *msgs);
 /* For each call of the assistant's message at that place the result after it, before the next answer; NULL: open.  palloc'd */
 extern MwMsg **mw_results_of(List *msgs, int at);
-/* A run is given up: calls of its last answer that nothing answers, nor what is about to be said, are answered as not run.  In memory. */
-extern void mw_pairs_close(MwRun *run, List *said, const char *why);
+/* A run is given up: calls of its last answer that nothing answers, nor what is about to be said, are answered by what became of them.  In memory. */
+extern void mw_pairs_close(MwRun *run, List *said, const char *what);
 
 /* transcript.c: the last of the messages that fit, from a user's one on; the oldest of them may be cut.  counter as for mw_count_by. */
 extern List *mw_trim_to_last(MwRun *run, List *msgs, int64 tokens, const char *counter);

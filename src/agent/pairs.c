@@ -136,7 +136,7 @@ mw_results_of(List *msgs, int at)
 }
 
 void
-mw_pairs_close(MwRun *run, List *said, const char *why)
+mw_pairs_close(MwRun *run, List *said, const char *what)
 {
 	MwPatch    *patch = mw_patch_new();
 	int			at = list_length(run->msgs) - 1;
@@ -155,7 +155,7 @@ mw_pairs_close(MwRun *run, List *said, const char *why)
 		before[i] = results[i] != NULL ? results[i]->id : before[i + 1];
 	for (int i = 0; i < answer->ncalls; i++)
 		if (results[i] == NULL)
-			mw_patch_put_before(patch, mw_msg_tool(run, &answer->calls[i], psprintf("Tool call %s with id %s was not run: %s.",
-																				   answer->calls[i].name, answer->calls[i].id, why), true), before[i]);
+			mw_patch_put_before(patch, mw_msg_tool(run, &answer->calls[i], psprintf("Tool call %s with id %s %s.", answer->calls[i].name, answer->calls[i].id, what), true),
+								before[i]);
 	mw_thread_apply(run, patch->msgs);
 }

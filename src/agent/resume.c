@@ -213,7 +213,7 @@ begin(MwRun *run, void *arg)
 	{
 		foreach(lc, gates)
 			((MwGate *) lfirst(lc))->outcome = "not_run";
-		mw_pairs_close(run, NIL, "nobody decided in time");
+		mw_pairs_close(run, NIL, "was not run: nobody decided in time");
 		mw_run_end_with(run, "The run has ended: nobody decided in time.", "expiry");
 		return NULL;
 	}

@@ -377,12 +377,14 @@ add_state(MwRun *run)
 	mw_state_apply(run, given);
 }
 
-/* What something new is said to instead of a decision does not come back: its calls are answered, so that the thread waits for nobody */
+/* What something new is said to instead of a decision, or of results, does not come back: its calls are answered, so that the thread waits for nobody */
 static void
 close_paused(MwRun *run, const MwSaved *saved, List *input)
 {
 	if (strcmp(saved->status, "interrupted") == 0)
-		mw_pairs_close(run, input, "a new message came first");
+		mw_pairs_close(run, input, "was not run: a new message came first");
+	else if (strcmp(saved->status, "tool_calls") == 0)	/* mw cannot know what the application did with it */
+		mw_pairs_close(run, input, "was not completed: a new message came first");
 }
 
 void

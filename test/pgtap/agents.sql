@@ -5,7 +5,7 @@
 \set ON_ERROR_STOP on
 \set QUIET on
 BEGIN;
-SELECT plan(48);
+SELECT plan(53);
 
 CREATE SERVER agents FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('agents', '{"model": "agents:m", "cache": false}');
@@ -143,6 +143,18 @@ SELECT pg_temp.script('{"tool_calls": [{"id": "c1", "name": "ask_user", "argumen
 SELECT is(mw_invoke('agents', 'c1', 'Paint it.', agent => 'client')->>'status', 'tool_calls', 'a tool of the application''s stops the run');
 SELECT is(mw_ask('agents', 'c1', NULL, agent => 'client', messages => '[{"role": "tool", "tool_call_id": "c1", "content": "blue"}]'), 'blue, then',
 	'and its result lets it go on');
+
+-- something new is said instead of the results: the calls are answered for good, as those of a pause are
+SELECT pg_temp.script('{"tool_calls": [{"id": "c1", "name": "ask_user", "arguments": {}}, {"id": "c2", "name": "ask_user", "arguments": {}}]}', '{"text": "as you like"}', '{"text": "too late"}');
+SELECT is(mw_invoke('agents', 'c2', 'Paint it.', agent => 'client')->>'status', 'tool_calls', 'two calls of the application''s wait');
+SELECT is(mw_ask('agents', 'c2', 'Never mind.', agent => 'client', messages => '[{"role": "tool", "tool_call_id": "c2", "content": "blue"}]'), 'as you like',
+	'and something new is said, with the result of one');
+SELECT is(pg_temp.thread('c2'), 'user:Paint it. | assistant: | tool:Tool call ask_user with id c1 was not completed: a new message came first. | tool:blue | user:Never mind. | assistant:as you like',
+	'the thread has an answer to each');
+SELECT is(mw_ask('agents', 'c2', 'Ah.', agent => 'client', messages => '[{"role": "tool", "tool_call_id": "c1", "content": "green"}]'), 'too late', 'a result that comes after that');
+SELECT is((SELECT string_agg(concat_ws(' ', m->>'role', m->>'tool_call_id'), ', ' ORDER BY n)
+	FROM (SELECT body FROM mw_fake_requests('agents') ORDER BY n DESC LIMIT 1) AS r, jsonb_array_elements(body->'messages') WITH ORDINALITY AS e(m, n)),
+	'user, assistant, tool c1, tool c2, user, assistant, user', 'is sent to nobody: each call has its one answer');
 
 -- ---------- whose agent ----------
 
