@@ -11,6 +11,8 @@
 #include "mw.h"
 
 #include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_extension.h"
 #include "commands/dbcommands.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
@@ -28,6 +30,7 @@
 #define START_TIMEOUT_MS	10000	/* a worker that has not come by then never will */
 #define LEAVE_TIMEOUT_MS	10000
 
+static object_access_hook_type next_object_access;
 static ProcessUtility_hook_type next_ProcessUtility;
 static bool sweep_wanted;
 static bool listens;			/* this transaction has said LISTEN to a channel of ours */
@@ -242,18 +245,18 @@ database_wanted(Node *stmt)
 	return name ? get_database_oid(name, true) : InvalidOid;
 }
 
-/* DROP EXTENSION mw */
-static bool
-drops_us(Node *stmt)
+/*
+ * What counters knew is void with the sums they came from, whatever drops these: DROP EXTENSION, of
+ * a schema or of all that a role owns.  Where that is rolled back they are fetched again; until then nobody
+ * can, since whoever drops has locked the sums.
+ */
+static void
+object_access(ObjectAccessType access, Oid class, Oid object, int sub, void *arg)
 {
-	ListCell   *lc;
-
-	if (!IsA(stmt, DropStmt) || castNode(DropStmt, stmt)->removeType != OBJECT_EXTENSION)
-		return false;
-	foreach(lc, castNode(DropStmt, stmt)->objects)
-		if (strcmp(strVal(lfirst(lc)), "mw") == 0)
-			return true;
-	return false;
+	if (next_object_access)
+		next_object_access(access, class, object, sub, arg);
+	if (access == OAT_DROP && class == ExtensionRelationId && mw_shared != NULL && object == get_extension_oid("mw", true))
+		mw_counters_forget(MyDatabaseId);
 }
 
 /*
@@ -286,9 +289,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	else
 		standard_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, qc);
 
-	/* what counters knew is void with the sums they came from; where this is rolled back they are fetched again */
-	if (mw_shared != NULL && drops_us(pstmt->utilityStmt))
-		mw_counters_forget(MyDatabaseId);
+	/* another database may be given the number of one that was dropped */
+	if (mw_shared != NULL && IsA(pstmt->utilityStmt, DropdbStmt) && OidIsValid(db))
+		mw_counters_forget(db);
 	listens |= listens_to_us(pstmt->utilityStmt);
 }
 
@@ -329,6 +332,8 @@ mw_gateway_sweep_at_commit(void)
 void
 mw_launch_init(void)
 {
+	next_object_access = object_access_hook;
+	object_access_hook = object_access;
 	next_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 	RegisterXactCallback(at_commit, NULL);

@@ -179,6 +179,41 @@ is(client(dbname => 'second')->word(ask('acme', 'b', 'budget again')), 'budget a
 	money_holds($node, 'after DROP EXTENSION', dbname => 'second');
 }
 
+# ---------- what a counter knew is void with the sums it came from, however these go ----------
+{
+	my $afresh = sub {
+		my ($how) = @_;
+		$node->server(llm => $up->base_url, dbname => 'second') if $node->safe_psql('second', 'SELECT count(*) FROM pg_foreign_server') eq '0';
+		$node->safe_psql('second', "SELECT mw_create_tenant('acme'), mw_grant_tenant('acme', 'app')") if $node->safe_psql('second', 'SELECT count(*) FROM mw.tenant') eq '0';
+		$node->safe_psql('second', "SELECT mw_set_budget('acme', 'requests', 2)");
+		my $c = client(dbname => 'second');
+		is(join(' ', map { $c->word(ask('acme', 's', "$how $_")) } 1 .. 3), "$how 1 $how 2 MW301", "$how: two requests of two pass");
+		money_holds($node, $how, dbname => 'second');
+	};
+	for my $how ([ 'DROP SCHEMA', 'DROP SCHEMA public CASCADE; CREATE SCHEMA public; GRANT USAGE ON SCHEMA public TO PUBLIC' ],
+		[ 'DROP OWNED', 'DROP OWNED BY installer CASCADE' ], [ 'a rollback of either', 'BEGIN; DROP EXTENSION mw CASCADE; ROLLBACK; DROP EXTENSION mw CASCADE' ])
+	{
+		$node->safe_psql('second', "DO \$\$BEGIN CREATE ROLE installer SUPERUSER; EXCEPTION WHEN duplicate_object THEN NULL; END\$\$");
+		$node->psql('second', 'DROP EXTENSION IF EXISTS mw CASCADE; SET ROLE installer; CREATE EXTENSION mw');
+		$afresh->("before $how->[0]");
+		$node->safe_psql('second', $how->[1]);
+		$node->safe_psql('second', 'CREATE EXTENSION mw');
+		$afresh->("after $how->[0]");
+	}
+	# a database with the number of one that was dropped
+	$node->psql('second', 'DROP EXTENSION mw CASCADE; CREATE EXTENSION mw');
+	my $oid = 99_999;
+	$node->safe_psql('postgres', 'CREATE DATABASE kept TEMPLATE second');
+	for my $n (1, 2)
+	{
+		$node->safe_psql('postgres', 'DROP DATABASE second');
+		$node->safe_psql('postgres', "CREATE DATABASE second TEMPLATE kept OID $oid");
+		$afresh->("copy $n of that number");
+	}
+	$node->safe_psql('postgres', 'DROP DATABASE kept');
+	$node->safe_psql('second', 'DROP OWNED BY installer CASCADE; DROP ROLE installer');
+}
+
 # ---------- a gateway that is stopped keeps nobody beyond his deadline ----------
 {
 	works('there is a gateway');
