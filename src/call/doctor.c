@@ -71,6 +71,27 @@ listed(MwStmt *stmt)
 	return buf.data;
 }
 
+/* What a query lists is amiss; nothing listed is ok */
+typedef struct Listing
+{
+	MwStmt		stmt;
+	char	   *ok;
+	const char *status;
+	const char *amiss;			/* with the list as its %s */
+	char	   *hint;
+} Listing;
+
+static void
+check_listing(Finding *f, Listing *l)
+{
+	char	   *names = listed(&l->stmt);
+
+	if (names == NULL)
+		found(f, "ok", l->ok, NULL);
+	else
+		found(f, l->status, psprintf(l->amiss, names), l->hint);
+}
+
 static const char *
 setting(const char *name)
 {
@@ -192,81 +213,57 @@ check_jit(Finding *f)
 
 /* ---------- rights ---------- */
 
-static void
-check_row_security(Finding *f)
-{
-	static MwStmt stmt = {
+static Listing row_security = {
+	{
 		"SELECT c.oid::pg_catalog.regclass::pg_catalog.text FROM pg_catalog.pg_class AS c"
 		" JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'mw'"
 		" WHERE c.relkind IN ('r', 'p') AND NOT (c.relrowsecurity AND c.relforcerowsecurity)"
 		" AND EXISTS (SELECT FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = c.oid AND a.attname = 'tenant' AND NOT a.attisdropped)"
 		" ORDER BY 1",
 		0, {0}
-	};
-	char	   *tables = listed(&stmt);
+	},
+	"Every table with a tenant forces row-level security.",
+	"error", "Row-level security is off or not forced on %s.",
+	"ALTER TABLE ... ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; for each."
+};
 
-	if (tables == NULL)
-		found(f, "ok", "Every table with a tenant forces row-level security.", NULL);
-	else
-		found(f, "error", psprintf("Row-level security is off or not forced on %s.", tables),
-			  "ALTER TABLE ... ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; for each.");
-}
-
-static void
-check_triggers(Finding *f)
-{
-	static MwStmt stmt = {
+static Listing triggers = {
+	{
 		"SELECT t.name FROM pg_catalog.unnest(ARRAY['secret', 'tenant', 'tenant_grant', 'budget', 'model', 'recognizer', 'guard', 'purge']) AS t(name)"
 		" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_trigger AS g"
 		"  JOIN pg_catalog.pg_class AS c ON c.oid = g.tgrelid AND c.relname = t.name"
 		"  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'mw'"
 		"  WHERE g.tgname = 'invalidate' AND g.tgenabled = 'A')",
 		0, {0}
-	};
-	char	   *tables = listed(&stmt);
+	},
+	"Changes of policies reach every process.",
+	"error", "The trigger \"invalidate\" is missing or not ALWAYS on mw.%s: other sessions keep old policies and rights.",
+	"ALTER TABLE mw.... ENABLE ALWAYS TRIGGER invalidate; for each."
+};
 
-	if (tables == NULL)
-		found(f, "ok", "Changes of policies reach every process.", NULL);
-	else
-		found(f, "error", psprintf("The trigger \"invalidate\" is missing or not ALWAYS on mw.%s: other sessions keep old policies and rights.", tables),
-			  "ALTER TABLE mw.... ENABLE ALWAYS TRIGGER invalidate; for each.");
-}
-
-static void
-check_roles(Finding *f)
-{
-	static MwStmt stmt = {
+static Listing roles = {
+	{
 		"SELECT pg_catalog.quote_ident(r.rolname) FROM pg_catalog.pg_roles AS r"
 		" WHERE (r.rolsuper OR r.rolbypassrls) AND r.rolcanlogin AND r.oid <> 10"
 		" AND r.oid <> (SELECT e.extowner FROM pg_catalog.pg_extension AS e WHERE e.extname = 'mw') ORDER BY 1",
 		0, {0}
-	};
-	char	   *roles = listed(&stmt);
+	},
+	"No role but the installation's own sees past row-level security.",
+	"warning", "These roles see every tenant's rows: %s.",
+	"ALTER ROLE ... NOSUPERUSER NOBYPASSRLS; for what an application logs in as."
+};
 
-	if (roles == NULL)
-		found(f, "ok", "No role but the installation's own sees past row-level security.", NULL);
-	else
-		found(f, "warning", psprintf("These roles see every tenant's rows: %s.", roles),
-			  "ALTER ROLE ... NOSUPERUSER NOBYPASSRLS; for what an application logs in as.");
-}
-
-static void
-check_grants(Finding *f)
-{
-	static MwStmt stmt = {
+static Listing grants = {
+	{
 		"SELECT pg_catalog.quote_literal(t.tenant) FROM mw.tenant AS t WHERE NOT EXISTS (SELECT FROM mw.tenant_grant AS g"
 		" JOIN pg_catalog.pg_roles AS r ON r.oid = g.grantee::pg_catalog.oid"
 		" WHERE g.tenant IN (t.tenant, '*')) ORDER BY 1",
 		0, {0}
-	};
-	char	   *tenants = listed(&stmt);
-
-	if (tenants == NULL)
-		found(f, "ok", "Every tenant was granted to a role.", NULL);
-	else
-		found(f, "warning", psprintf("Nobody may act for these tenants: %s.", tenants),
-			  "SELECT mw_grant_tenant(tenant, role);");
-}
+	},
+	"Every tenant was granted to a role.",
+	"warning", "Nobody may act for these tenants: %s.",
+	"SELECT mw_grant_tenant(tenant, role);"
+};
 
 /* ---------- servers and models ---------- */
 
@@ -392,29 +389,21 @@ check_key_files(Finding *f)
 		found(f, "error", psprintf("Calls fail, since a key cannot be read (%s).", buf.data), hint);
 }
 
-static void
-check_inline_keys(Finding *f)
-{
-	static MwStmt stmt = {
+static Listing inline_keys = {
+	{
 		"SELECT pg_catalog.quote_ident(s.srvname) FROM pg_catalog.pg_foreign_server AS s"
 		" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw'"
 		" WHERE EXISTS (SELECT FROM pg_catalog.pg_user_mapping AS m, pg_catalog.pg_options_to_table(m.umoptions) AS o"
 		"  WHERE m.umserver = s.oid AND o.option_name = 'api_key') ORDER BY 1",
 		0, {0}
-	};
-	char	   *servers = listed(&stmt);
+	},
+	"No user mapping holds a key itself.",
+	"warning", "User mappings of %s hold their key: pg_dump prints it, and so does the log when such a statement fails.",
+	"ALTER USER MAPPING ... OPTIONS (DROP api_key, ADD api_key_file '/path/of/the/key');"
+};
 
-	if (servers == NULL)
-		found(f, "ok", "No user mapping holds a key itself.", NULL);
-	else
-		found(f, "warning", psprintf("User mappings of %s hold their key: pg_dump prints it, and so does the log when such a statement fails.", servers),
-			  "ALTER USER MAPPING ... OPTIONS (DROP api_key, ADD api_key_file '/path/of/the/key');");
-}
-
-static void
-check_models(Finding *f)
-{
-	static MwStmt stmt = {
+static Listing models = {
+	{
 		"SELECT pg_catalog.quote_literal(x.model) FROM ("
 		" SELECT pg_catalog.current_setting('mw.default_model', true) AS model"
 		" UNION SELECT t.settings OPERATOR(pg_catalog.->>) 'model' FROM mw.tenant AS t"
@@ -422,41 +411,31 @@ check_models(Finding *f)
 		" JOIN pg_catalog.pg_foreign_data_wrapper AS w ON w.oid = s.srvfdw AND w.fdwname = 'mw'"
 		" WHERE s.srvname = pg_catalog.split_part(x.model, ':', 1)) ORDER BY 1",
 		0, {0}
-	};
-	char	   *models = listed(&stmt);
+	},
+	"The models of mw.default_model and of the tenants' settings have a server.",
+	"error", "No server has these models, which mw.default_model or a tenant's settings name: %s.",
+	"CREATE SERVER ... FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url '...'); or change the setting."
+};
 
-	if (models == NULL)
-		found(f, "ok", "The models of mw.default_model and of the tenants' settings have a server.", NULL);
-	else
-		found(f, "error", psprintf("No server has these models, which mw.default_model or a tenant's settings name: %s.", models),
-			  "CREATE SERVER ... FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url '...'); or change the setting.");
-}
+static Listing breakers = {
+	{
+		"SELECT b.server FROM mw.breaker_rows() AS b WHERE b.state OPERATOR(pg_catalog.=) ANY ('{open,half-open}') ORDER BY 1",
+		0, {0}
+	},
+	"No circuit breaker is open.",
+	"warning", "The circuit breakers of these servers are open, and calls to them are refused: %s.",
+	"mw.breaker says until when and mw.ledger why. Where the cause is mended: SELECT mw_reset_breaker('...');"
+};
 
-static void
-check_breakers(Finding *f)
-{
-	static MwStmt stmt = {"SELECT b.server FROM mw.breaker_rows() AS b WHERE b.state OPERATOR(pg_catalog.=) ANY ('{open,half-open}') ORDER BY 1", 0, {0}};
-	char	   *servers = listed(&stmt);
-
-	if (servers == NULL)
-		found(f, "ok", "No circuit breaker is open.", NULL);
-	else
-		found(f, "warning", psprintf("The circuit breakers of these servers are open, and calls to them are refused: %s.", servers),
-			  "mw.breaker says until when and mw.ledger why. Where the cause is mended: SELECT mw_reset_breaker('...');");
-}
-
-static void
-check_tools(Finding *f)
-{
-	static MwStmt stmt = {"SELECT DISTINCT t.tool FROM mw.tool AS t WHERE pg_catalog.to_regprocedure(t.function) IS NULL ORDER BY 1", 0, {0}};
-	char	   *tools = listed(&stmt);
-
-	if (tools == NULL)
-		found(f, "ok", "The function of each tool exists.", NULL);
-	else
-		found(f, "error", psprintf("The functions of these tools are gone, and runs that have them fail: %s.", tools),
-			  "Create them again, or SELECT mw_alter_tool('...', '{\"function\": \"...\"}'); mw.tool says which they were.");
-}
+static Listing tools = {
+	{
+		"SELECT DISTINCT t.tool FROM mw.tool AS t WHERE pg_catalog.to_regprocedure(t.function) IS NULL ORDER BY 1",
+		0, {0}
+	},
+	"The function of each tool exists.",
+	"error", "The functions of these tools are gone, and runs that have them fail: %s.",
+	"Create them again, or SELECT mw_alter_tool('...', '{\"function\": \"...\"}'); mw.tool says which they were."
+};
 
 /* ---------- what sessions remember ---------- */
 
@@ -516,23 +495,17 @@ check_pii_versions(Finding *f)
 /* ---------- what crashes ---------- */
 
 /* The gateway counts them the same way, see left_by_earlier_run() in record.c */
-static void
-check_crashes(Finding *f)
-{
-	static MwStmt stmt = {
+static Listing crashes = {
+	{
 		"SELECT pg_catalog.quote_literal(a.tenant) OPERATOR(pg_catalog.||) '/' OPERATOR(pg_catalog.||) pg_catalog.quote_literal(a.request_id)"
 		" FROM mw.attempt AS a WHERE a.outcome = 'unknown' AND a.error = '" MW_LOST_IN_CRASH "' AND a.request_named"
 		" GROUP BY a.tenant, a.request_id, a.call_key, a.nth HAVING pg_catalog.count(*) >= 2 ORDER BY 1",
 		0, {0}
-	};
-	char	   *requests = listed(&stmt);
-
-	if (requests == NULL)
-		found(f, "ok", "No request was running in two crashes of the server.", NULL);
-	else
-		found(f, "warning", psprintf("These requests (tenant/request_id) were running in two crashes of the server and are not sent any more: %s.", requests),
-			  "Look into the server's log for what ended it; a new request_id sends such a request anew.");
-}
+	},
+	"No request was running in two crashes of the server.",
+	"warning", "These requests (tenant/request_id) were running in two crashes of the server and are not sent any more: %s.",
+	"Look into the server's log for what ended it; a new request_id sends such a request anew."
+};
 
 /* ---------- what the log and the activity views would tell ---------- */
 
@@ -584,6 +557,7 @@ static const struct
 {
 	const char *name;
 	CheckFn		check;
+	Listing    *list;			/* where check is NULL */
 }			checks[] = {
 	{"preload", check_preload},
 	{"version", check_version},
@@ -593,20 +567,20 @@ static const struct
 	{"worker slots", check_workers},
 	{"recovery", check_recovery},
 	{"pcre2 jit", check_jit},
-	{"row security", check_row_security},
-	{"invalidation", check_triggers},
-	{"roles", check_roles},
-	{"grants", check_grants},
-	{"models", check_models},
-	{"breakers", check_breakers},
-	{"tools", check_tools},
+	{"row security", .list = &row_security},
+	{"invalidation", .list = &triggers},
+	{"roles", .list = &roles},
+	{"grants", .list = &grants},
+	{"models", .list = &models},
+	{"breakers", .list = &breakers},
+	{"tools", .list = &tools},
 	{"user mappings", check_mappings},
 	{"key files", check_key_files},
-	{"inline keys", check_inline_keys},
+	{"inline keys", .list = &inline_keys},
 	{"clear text", check_clear_text},
 	{"pii key", check_pii_key},
 	{"pii key versions", check_pii_versions},
-	{"crashes", check_crashes},
+	{"crashes", .list = &crashes},
 	{"log", check_logs},
 	{"activity", check_activity}
 };
@@ -625,7 +599,10 @@ mw_doctor(PG_FUNCTION_ARGS)
 		Datum		values[4];
 		bool		nulls[4] = {false, false, false, false};
 
-		checks[i].check(&f);
+		if (checks[i].check)
+			checks[i].check(&f);
+		else
+			check_listing(&f, checks[i].list);
 		values[0] = CStringGetTextDatum(checks[i].name);
 		values[1] = CStringGetTextDatum(f.status);
 		values[2] = CStringGetTextDatum(f.detail);
