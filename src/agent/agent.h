@@ -68,6 +68,7 @@ extern MwMsg *mw_msg_with_text(MwRun *run, const MwMsg *msg, const char *text);
 extern MwMsg *mw_msg_with_calls(MwRun *run, const MwMsg *msg, const MwToolCall *calls, int ncalls);
 extern MwMsg *mw_msg_with_metadata(MwRun *run, const MwMsg *msg, const char *key, Jsonb *value);
 extern bool mw_msg_is(const MwMsg *msg, const char *role);
+extern int	mw_msgs_last(List *msgs, const char *role); /* the place of the newest one; -1: none */
 extern Jsonb *mw_msgs_json(List *msgs);	/* of MwMsg, as an array */
 
 /* ---------- tools (tool*.c) ---------- */
@@ -115,6 +116,10 @@ struct MwTool
 	MwToolResponse *(*run) (MwRun *run, const MwTool *tool, MwToolCall *call);
 	MwMiddleware *owner;		/* who brought it; NULL for the agent's own */
 };
+
+/* Of a list of MwTool * (run_tools.c) */
+extern MwTool *mw_tools_find(List *tools, const char *name);	/* NULL */
+extern char *mw_tools_list(List *tools);	/* their names, for an error */
 
 /*
  * tool_catalog.c: the tool of that name as the current role may use it for this
@@ -202,6 +207,8 @@ typedef struct MwField
 	const char *owner;			/* which middleware declares it, for errors */
 } MwField;
 
+extern List *mw_fields_count(const char *owner, const char *thread, const char *run);	/* state.c */
+
 /* ---------- model calls (model_node.c) ---------- */
 
 typedef struct MwFormat			/* response_format (structured.c) */
@@ -269,7 +276,6 @@ extern MwToolResponse *mw_try_tool(MwRun *run, int level, const MwToolRequest *r
 extern MwMsg *mw_try_ask(MwRun *run, const MwModelRequest *req, MwError **err);
 extern _Noreturn void mw_rethrow(MwRun *run, MwError *err);
 /* Wait on the latch, interruptible */
-extern void mw_wait_ms(int64 ms);
 
 /* ---------- middleware ---------- */
 
@@ -337,7 +343,6 @@ extern int	mw_opt_choice(MwMiddleware *m, Jsonb *options, const char *key, int o
 extern List *mw_opt_texts(MwMiddleware *m, Jsonb *options, const char *key);	/* of char *; NIL where absent */
 extern bool mw_opt_given(Jsonb *options, const char *key);	/* present and not null */
 extern List *mw_opt_statuses(MwMiddleware *m, Jsonb *options, const char *key);	/* of int: HTTP statuses; NIL where absent */
-extern bool mw_opt_lists(List *texts, const char *text);	/* is it one of those? */
 extern List *mw_opt_tools(MwMiddleware *m, Jsonb *options, const char *key);	/* mw_opt_texts of names of tools, which are noted in m->named_tools */
 extern void mw_opt_names_tool(MwMiddleware *m, const char *key, const char *tool);	/* notes one */
 extern char *mw_opt_model(MwMiddleware *m, Jsonb *options, const char *key, Jsonb **settings); /* text or {"model","model_settings"}; NULL where absent */

@@ -22,6 +22,7 @@
 #include "policy/admin.h"
 #include "policy/userfunc.h"
 #include "util/json.h"
+#include "util/names.h"
 #include "util/spi.h"
 
 #define MAX_NAME	255
@@ -189,7 +190,7 @@ warn_of_tools(const MwAgent *agent)
 		{
 			const MwNamedTool *named = lfirst(lc);
 
-			if (!mw_opt_lists(brought, named->tool) && (agent->tools == NULL || !is_tool_of(agent->tools, named->tool)))
+			if (!mw_lists(brought, named->tool) && (agent->tools == NULL || !is_tool_of(agent->tools, named->tool)))
 				ereport(WARNING,
 						(errmsg("option \"%s\" of middleware \"%s\" names \"%s\", which is no tool of the agent",
 								named->key, m->name, named->tool)));

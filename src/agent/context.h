@@ -27,7 +27,7 @@ extern List *mw_sizes_read(MwMiddleware *m, const char *key, JsonbValue *v);
 /* Its tokens in a context of so many (0: not known): 0 where it asks for none or they cannot be told, else at least 1 */
 extern int64 mw_size_tokens(const MwSize *size, int64 context);
 /* Whether a context of these is at least as large, in all that is asked for; unknown context: a fraction is not reached */
-extern bool mw_size_reached(const MwSize *size, int64 tokens, int64 messages, int64 context);
+extern bool mw_sizes_reached(List *sizes, int64 tokens, int64 messages, int64 context);
 /* Refuse a fraction where the model's context is not known: MW001 with the statement to type.  model NULL: cannot be told yet. */
 extern void mw_size_check(MwMiddleware *m, const char *key, const MwSize *size, const char *model);
 

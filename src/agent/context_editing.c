@@ -17,6 +17,7 @@
 #include "agent/registry.h"
 #include "util/json.h"
 #include "util/json_push.h"
+#include "util/names.h"
 #include "util/tokens.h"
 
 #define TRIGGER_TOKENS	100000
@@ -244,17 +245,6 @@ cleared_inputs(MwRun *run, const MwMsg *msg, List *more)
 								JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)));
 }
 
-static bool
-is_due(const ClearToolUses *e, int64 tokens, int64 messages, int64 context)
-{
-	ListCell   *lc;
-
-	foreach(lc, e->trigger)
-		if (mw_size_reached(lfirst(lc), tokens, messages, context))
-			return true;
-	return false;
-}
-
 /* How many of the newest results stay: by number, or those that fit into a size of their own */
 static int64
 kept_results(MwRun *run, const ContextEditing *c, const ClearToolUses *e, List *results, int64 context)
@@ -313,7 +303,7 @@ apply(MwRun *run, const ContextEditing *c, const ClearToolUses *e, const MwModel
 	int		   *pairs;
 	int64		left;
 
-	if (!is_due(e, tokens, list_length(msgs), context))
+	if (!mw_sizes_reached(e->trigger, tokens, list_length(msgs), context))
 		return;
 	foreach(lc, msgs)
 		if (mw_msg_is(lfirst(lc), "tool"))
@@ -334,7 +324,7 @@ apply(MwRun *run, const ContextEditing *c, const ClearToolUses *e, const MwModel
 			continue;
 		if ((e->clear_inputs && e->clear_at_least > 0) || (msg->name == NULL && e->exclude != NIL))
 			call = call_of(msg, list_nth(msgs, pairs[i]));
-		if (mw_opt_lists(e->exclude, msg->name != NULL ? msg->name : call != NULL ? call->name : ""))
+		if (mw_lists(e->exclude, msg->name != NULL ? msg->name : call != NULL ? call->name : ""))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 

@@ -232,8 +232,8 @@ mw_size_tokens(const MwSize *size, int64 context)
 	return 0;
 }
 
-bool
-mw_size_reached(const MwSize *size, int64 tokens, int64 messages, int64 context)
+static bool
+reached(const MwSize *size, int64 tokens, int64 messages, int64 context)
 {
 	if (size->messages > 0 && messages < size->messages)
 		return false;
@@ -248,6 +248,17 @@ mw_size_reached(const MwSize *size, int64 tokens, int64 messages, int64 context)
 			return false;
 	}
 	return true;
+}
+
+bool
+mw_sizes_reached(List *sizes, int64 tokens, int64 messages, int64 context)
+{
+	ListCell   *lc;
+
+	foreach(lc, sizes)
+		if (reached(lfirst(lc), tokens, messages, context))
+			return true;
+	return false;
 }
 
 void

@@ -47,6 +47,7 @@
 #include "agent/tool.h"
 #include "util/json.h"
 #include "util/json_push.h"
+#include "util/names.h"
 #include "util/spi.h"
 
 PG_FUNCTION_INFO_V1(mw_execute_sql);
@@ -75,15 +76,6 @@ check_relation(Oid relid)
 
 	if (is_ours(schema) || IsCatalogNamespace(schema) || IsToastNamespace(schema) || (name && strcmp(name, "information_schema") == 0))
 		refuse("the schema %s is not read", name ? name : "of this table");
-}
-
-static bool
-one_of(const char *s, const char *const *names)
-{
-	for (; *names; names++)
-		if (strcmp(s, *names) == 0)
-			return true;
-	return false;
 }
 
 /* A function that the statement names; called by check_functions_in_node */
@@ -118,8 +110,8 @@ check_function(Oid fn, void *context)
 	}
 	name = get_func_name(fn);
 	is_volatile = func_volatile(fn) == PROVOLATILE_VOLATILE;
-	if (name && ((is_volatile && !one_of(name, harmless)) || one_of(name, refused) ||
-				 (strncmp(name, "pg_", 3) == 0 && !one_of(name, known_pg))))
+	if (name && ((is_volatile && !mw_one_of(name, harmless)) || mw_one_of(name, refused) ||
+				 (strncmp(name, "pg_", 3) == 0 && !mw_one_of(name, known_pg))))
 		refuse("the function %s is not called", name);
 	return false;
 }

@@ -25,8 +25,6 @@
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -237,23 +235,6 @@ mw_rethrow(MwRun *run, MwError *err)
 {
 	run->http_status = err->http_status;
 	ReThrowError(err->edata);
-}
-
-void
-mw_wait_ms(int64 ms)
-{
-	MwInstant	until = mw_after_ms(ms);
-
-	for (;;)
-	{
-		long		left = mw_ms_until(until);
-
-		if (left <= 0)
-			return;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, left, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
 }
 
 /* ---------- SQL: what a user's function can ask ---------- */

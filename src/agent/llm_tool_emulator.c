@@ -15,6 +15,7 @@
 #include "agent/registry.h"
 #include "agent/texts.h"
 #include "util/json.h"
+#include "util/names.h"
 
 typedef struct Emulator
 {
@@ -85,7 +86,7 @@ wrap_tool(MwRun *run, MwMiddleware *m, const MwToolRequest *req, int level)
 	MwToolResponse *resp;
 	JsonbValue	yes = {.type = jbvBool, .val.boolean = true};
 
-	if (!c->all && !mw_opt_lists(c->tools, call->name))
+	if (!c->all && !mw_lists(c->tools, call->name))
 		return mw_next_tool(run, level, req);
 
 	question.model = c->model != NULL ? c->model : run->first_model;

@@ -16,6 +16,7 @@
 #include "agent/texts.h"
 #include "util/json.h"
 #include "util/json_push.h"
+#include "util/names.h"
 
 typedef enum OnFailure
 {
@@ -74,21 +75,6 @@ read_options(MwMiddleware *m, Jsonb *options)
 }
 
 /* ---------- asking ---------- */
-
-static MwTool *
-tool_named(List *tools, const char *name)
-{
-	ListCell   *lc;
-
-	foreach(lc, tools)
-	{
-		MwTool	   *tool = lfirst(lc);
-
-		if (strcmp(tool->name, name) == 0)
-			return tool;
-	}
-	return NULL;
-}
 
 /* {"tools": [names]}, where each name that may be said has its description */
 static Jsonb *
@@ -172,12 +158,13 @@ read_selection(const MwMsg *answer, List **names, bool *readable)
 static MwMsg *
 last_user_message(List *msgs)
 {
-	for (int i = list_length(msgs) - 1; i >= 0; i--)
-		if (mw_msg_is(list_nth(msgs, i), "user"))
-			return list_nth(msgs, i);
-	ereport(ERROR,
-			(errcode(ERRCODE_MW_BAD_ARGUMENT),
-			 errmsg("no user message found in the request to select tools for")));
+	int			at = mw_msgs_last(msgs, "user");
+
+	if (at < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("no user message found in the request to select tools for")));
+	return list_nth(msgs, at);
 }
 
 /* What to take where no answer was a selection: names, which max_tools does not cut */
@@ -253,18 +240,6 @@ ask(MwRun *run, const Selector *c, const MwModelRequest *req, List *choice, bool
 
 /* ---------- choosing ---------- */
 
-static char *
-names_of(List *tools)
-{
-	StringInfoData buf;
-	ListCell   *lc;
-
-	initStringInfo(&buf);
-	foreach(lc, tools)
-		appendStringInfo(&buf, "%s%s", buf.len > 0 ? ", " : "", ((MwTool *) lfirst(lc))->name);
-	return buf.data;
-}
-
 static void
 check_always(const Selector *c, List *tools)
 {
@@ -273,13 +248,13 @@ check_always(const Selector *c, List *tools)
 
 	initStringInfo(&missing);
 	foreach(lc, c->always)
-		if (tool_named(tools, lfirst(lc)) == NULL)
+		if (mw_tools_find(tools, lfirst(lc)) == NULL)
 			appendStringInfo(&missing, "%s%s", missing.len > 0 ? ", " : "", (char *) lfirst(lc));
 	if (missing.len > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),
 				 errmsg("tools in always_include not found in request: %s", missing.data),
-				 errhint("Available tools: %s.", names_of(tools))));
+				 errhint("Available tools: %s.", mw_tools_list(tools))));
 }
 
 static MwModelResponse *
@@ -298,7 +273,7 @@ wrap_model(MwRun *run, MwMiddleware *m, const MwModelRequest *req, int level)
 		return mw_next_model(run, level, req);
 	check_always(c, req->tools);
 	foreach(lc, req->tools)
-		if (!mw_opt_lists(c->always, ((MwTool *) lfirst(lc))->name))
+		if (!mw_lists(c->always, ((MwTool *) lfirst(lc))->name))
 			choice = lappend(choice, lfirst(lc));
 	if (choice == NIL)
 		return mw_next_model(run, level, req);
@@ -309,25 +284,25 @@ wrap_model(MwRun *run, MwMiddleware *m, const MwModelRequest *req, int level)
 	{
 		char	   *name = lfirst(lc);
 
-		if (tool_named(choice, name) == NULL)
+		if (mw_tools_find(choice, name) == NULL)
 			appendStringInfo(&unknown, "%s%s", unknown.len > 0 ? ", " : "", name);
-		else if (!mw_opt_lists(taken, name) && (!limited || c->max_tools < 0 || list_length(taken) < c->max_tools))
+		else if (!mw_lists(taken, name) && (!limited || c->max_tools < 0 || list_length(taken) < c->max_tools))
 			taken = lappend(taken, name);
 	}
 	if (unknown.len > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ANSWER),
 				 errmsg("the model selected invalid tools: %s", unknown.data),
-				 errdetail("It could choose from: %s.", names_of(choice))));
+				 errdetail("It could choose from: %s.", mw_tools_list(choice))));
 
 	/* in the order of the request, not of the answer; those that are always there come last */
 	selected = mw_request_copy(req);
 	selected->tools = NIL;
 	foreach(lc, choice)
-		if (mw_opt_lists(taken, ((MwTool *) lfirst(lc))->name))
+		if (mw_lists(taken, ((MwTool *) lfirst(lc))->name))
 			selected->tools = lappend(selected->tools, lfirst(lc));
 	foreach(lc, req->tools)
-		if (mw_opt_lists(c->always, ((MwTool *) lfirst(lc))->name))
+		if (mw_lists(c->always, ((MwTool *) lfirst(lc))->name))
 			selected->tools = lappend(selected->tools, lfirst(lc));
 	return mw_next_model(run, level, selected);
 }

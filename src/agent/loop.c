@@ -32,15 +32,10 @@
 MwMsg *
 mw_last_answer(MwRun *run, MwMsg ***results)
 {
-	*results = NULL;
-	for (int i = list_length(run->msgs) - 1; i >= 0; i--)
-	{
-		if (!mw_msg_is(list_nth(run->msgs, i), "assistant"))
-			continue;
-		*results = mw_results_of(run->msgs, i);
-		return list_nth(run->msgs, i);
-	}
-	return NULL;
+	int			at = mw_msgs_last(run->msgs, "assistant");
+
+	*results = at < 0 ? NULL : mw_results_of(run->msgs, at);
+	return at < 0 ? NULL : list_nth(run->msgs, at);
 }
 
 static MwPlace

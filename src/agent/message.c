@@ -176,46 +176,25 @@ check_content(JsonbValue *content, const char *what)
 static void
 read_calls(Jsonb *json, Parts *p, const char *what)
 {
-	static const char *const lists[] = {"tool_calls", "invalid_tool_calls"};
-	int			total = 0;
+	MwToolCall *calls;
+	int			n;
+	const char *why = mw_tool_calls_read(json, &calls, &n);
 
-	for (int l = 0; l < lengthof(lists); l++)
-	{
-		JsonbValue *list = mw_json_get(json, lists[l]);
-
-		if (list == NULL)
-			continue;
-		if (!mw_value_is_array(list))
-			bad_message(what, "Its %s are not an array.", lists[l]);
-		total += JsonContainerSize(list->val.binary.data);
-	}
-	if (total == 0)
+	if (why != NULL)
+		bad_message(what, "%s", why);
+	if (n == 0)
 		return;
 	if (strcmp(p->role, "assistant") != 0)
 		bad_message(what, "It has tool calls and is not an assistant's.");
 
-	p->calls = palloc0(sizeof(MwToolCall) * total);
-	p->invalid = palloc0(sizeof(MwToolCall) * total);
-	for (int l = 0; l < lengthof(lists); l++)
+	p->calls = palloc0(sizeof(MwToolCall) * n);
+	p->invalid = palloc0(sizeof(MwToolCall) * n);
+	for (int i = 0; i < n; i++)
 	{
-		JsonbValue *list = mw_json_get(json, lists[l]);
-		MwJsonEach	each;
-
-		if (list == NULL)
-			continue;
-		each = mw_json_each(list->val.binary.data);
-		while (mw_json_next(&each))
-		{
-			MwToolCall	call;
-			const char *why = mw_tool_call_read(&each.value, &call);
-
-			if (why != NULL)
-				bad_message(what, "%s", why);
-			if (call.args != NULL)
-				p->calls[p->ncalls++] = call;
-			else
-				p->invalid[p->ninvalid++] = call;
-		}
+		if (calls[i].args != NULL)
+			p->calls[p->ncalls++] = calls[i];
+		else
+			p->invalid[p->ninvalid++] = calls[i];
 	}
 }
 
@@ -402,15 +381,9 @@ MwMsg *
 mw_msg_with_metadata(MwRun *run, const MwMsg *msg, const char *key, Jsonb *value)
 {
 	Parts		p = parts_of(msg);
-	JsonbParseState *st = NULL;
-	Jsonb	   *one;
+	JsonbValue	v = mw_json_value(value);
 
-	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	push_key(&st, key);
-	mw_push_jsonb(&st, WJB_VALUE, value);
-	one = JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
-	p.metadata = p.metadata == NULL ? one :
-		DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(p.metadata), JsonbPGetDatum(one)));
+	p.metadata = mw_json_with(p.metadata, key, &v);
 	return make_in(run, &p);
 }
 
@@ -420,6 +393,16 @@ bool
 mw_msg_is(const MwMsg *msg, const char *role)
 {
 	return strcmp(msg->role, role) == 0;
+}
+
+int
+mw_msgs_last(List *msgs, const char *role)
+{
+	int			i = list_length(msgs) - 1;
+
+	while (i >= 0 && !mw_msg_is(list_nth(msgs, i), role))
+		i--;
+	return i;
 }
 
 Jsonb *

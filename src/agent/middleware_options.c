@@ -179,19 +179,6 @@ mw_opt_statuses(MwMiddleware *m, Jsonb *options, const char *key)
 	return statuses;
 }
 
-bool
-mw_opt_lists(List *texts, const char *text)
-{
-	ListCell   *lc;
-
-	foreach(lc, texts)
-	{
-		if (strcmp(lfirst(lc), text) == 0)
-			return true;
-	}
-	return false;
-}
-
 void
 mw_opt_names_tool(MwMiddleware *m, const char *key, const char *tool)
 {

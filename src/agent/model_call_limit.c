@@ -39,15 +39,7 @@ read_options(MwMiddleware *m, Jsonb *options)
 static List *
 fields(MwMiddleware *m)
 {
-	MwField    *thread = palloc0(sizeof(MwField));
-	MwField    *run = palloc0(sizeof(MwField));
-
-	thread->name = THREAD_COUNT;
-	run->name = RUN_COUNT;
-	thread->owner = run->owner = m->name;
-	thread->private = run->private = true;
-	run->untracked = true;
-	return list_make2(thread, run);
+	return mw_fields_count(m->name, THREAD_COUNT, RUN_COUNT);
 }
 
 /* LangChain's words: those limits that are reached */

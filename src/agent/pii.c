@@ -379,16 +379,6 @@ clean(MwRun *run, const Pii *c, const MwMsg *msg, MwPatch **patch)
 
 /* ---------- hooks ---------- */
 
-static int
-last_of(List *msgs, const char *role)
-{
-	int			i = list_length(msgs) - 1;
-
-	while (i >= 0 && !mw_msg_is(list_nth(msgs, i), role))
-		i--;
-	return i;
-}
-
 static MwPatch *
 before_model(MwRun *run, MwMiddleware *m)
 {
@@ -396,9 +386,9 @@ before_model(MwRun *run, MwMiddleware *m)
 	MwPatch    *patch = NULL;
 	int			at;
 
-	if (c->input && (at = last_of(run->msgs, "user")) >= 0)
+	if (c->input && (at = mw_msgs_last(run->msgs, "user")) >= 0)
 		clean(run, c, list_nth(run->msgs, at), &patch);
-	if (c->results && (at = last_of(run->msgs, "assistant")) >= 0)
+	if (c->results && (at = mw_msgs_last(run->msgs, "assistant")) >= 0)
 	{
 		while (++at < list_length(run->msgs))
 			if (mw_msg_is(list_nth(run->msgs, at), "tool"))
@@ -414,7 +404,7 @@ after_model(MwRun *run, MwMiddleware *m)
 	MwPatch    *patch = NULL;
 	int			at;
 
-	if (c->output && (at = last_of(run->msgs, "assistant")) >= 0)
+	if (c->output && (at = mw_msgs_last(run->msgs, "assistant")) >= 0)
 		clean(run, c, list_nth(run->msgs, at), &patch);
 	return patch;
 }

@@ -25,6 +25,7 @@
 #include "gateway/tell.h"
 #include "policy/policy.h"
 #include "stage/redact.h"
+#include "util/duration.h"
 #include "util/json.h"
 #include "util/row.h"
 

@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "agent/retry_policy.h"
+#include "util/duration.h"
 #include "util/json.h"
 #include "util/json_push.h"
 #include "util/sqlstate.h"

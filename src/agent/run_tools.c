@@ -16,11 +16,11 @@
 /* ---------- tools ---------- */
 
 MwTool *
-mw_run_tool(MwRun *run, const char *name)
+mw_tools_find(List *tools, const char *name)
 {
 	ListCell   *lc;
 
-	foreach(lc, run->tools)
+	foreach(lc, tools)
 	{
 		MwTool	   *tool = lfirst(lc);
 
@@ -28,6 +28,24 @@ mw_run_tool(MwRun *run, const char *name)
 			return tool;
 	}
 	return NULL;
+}
+
+char *
+mw_tools_list(List *tools)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, tools)
+		appendStringInfo(&buf, "%s%s", buf.len > 0 ? ", " : "", ((MwTool *) lfirst(lc))->name);
+	return buf.data;
+}
+
+MwTool *
+mw_run_tool(MwRun *run, const char *name)
+{
+	return mw_tools_find(run->tools, name);
 }
 
 static _Noreturn void

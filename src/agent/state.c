@@ -64,25 +64,10 @@ mw_patch_remove_all(MwPatch *patch)
 	add_op(patch, MW_MSG_REMOVE_ALL, NULL, NULL);
 }
 
-static Jsonb *
-with_member(Jsonb *object, const char *name, JsonbValue *value)
-{
-	JsonbParseState *st = NULL;
-	Jsonb	   *one;
-
-	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	push_key(&st, name);
-	pushJsonbValue(&st, WJB_VALUE, value);
-	one = JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
-	if (object == NULL)
-		return one;
-	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(object), JsonbPGetDatum(one)));
-}
-
 void
 mw_patch_field(MwPatch *patch, const char *name, JsonbValue *value)
 {
-	patch->fields = with_member(patch->fields, name, value);
+	patch->fields = mw_json_with(patch->fields, name, value);
 }
 
 void
@@ -261,6 +246,21 @@ mw_field_find(List *fields, const char *name)
 	return NULL;
 }
 
+/* Counts of a middleware's own: a thread's, and a run's, which lives as long as the run */
+List *
+mw_fields_count(const char *owner, const char *thread, const char *run)
+{
+	MwField    *of_thread = palloc0(sizeof(MwField));
+	MwField    *of_run = palloc0(sizeof(MwField));
+
+	of_thread->name = thread;
+	of_run->name = run;
+	of_thread->owner = of_run->owner = owner;
+	of_thread->private = of_run->private = true;
+	of_run->untracked = true;
+	return list_make2(of_thread, of_run);
+}
+
 /* ---------- applying ---------- */
 
 /* Old value and new one under a reducer that appends */
@@ -306,7 +306,7 @@ mw_state_apply(MwRun *run, Jsonb *fields)
 			continue;
 		}
 		field = mw_field_find(run->agent->fields, name);
-		run->state = with_member(run->state, name,
+		run->state = mw_json_with(run->state, name,
 								 field != NULL && field->append ? appended(mw_state_get(run, name), &each.value) : &each.value);
 	}
 }
@@ -343,7 +343,7 @@ mw_state_begin(MwRun *run, Jsonb *thread, Jsonb *scratch)
 		MwField    *field = lfirst(lc);
 
 		if (field->initial != NULL)
-			run->state = with_member(run->state, field->name, field->initial);
+			run->state = mw_json_with(run->state, field->name, field->initial);
 	}
 	if (thread != NULL)
 		run->state = DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(run->state), JsonbPGetDatum(thread)));

@@ -159,18 +159,7 @@ mw_structured_request(MwRun *run, const MwModelRequest *req)
 static MwTool *
 find_tool(const MwFormat *format, const char *name)
 {
-	ListCell   *lc;
-
-	if (format == NULL)
-		return NULL;
-	foreach(lc, format->tools)
-	{
-		MwTool	   *tool = lfirst(lc);
-
-		if (strcmp(tool->name, name) == 0)
-			return tool;
-	}
-	return NULL;
+	return format == NULL ? NULL : mw_tools_find(format->tools, name);
 }
 
 /* What is wrong goes to the model, or out */

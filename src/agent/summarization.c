@@ -158,17 +158,6 @@ count_thread(MwRun *run, const Summarization *c, int64 *reported)
 	return total;
 }
 
-static bool
-is_due(const Summarization *c, int64 tokens, int64 messages, int64 context)
-{
-	ListCell   *lc;
-
-	foreach(lc, c->trigger)
-		if (mw_size_reached(lfirst(lc), tokens, messages, context))
-			return true;
-	return false;
-}
-
 /* ---------- where ---------- */
 
 /* The first of the messages that stay, as far as their number or size goes */
@@ -425,7 +414,7 @@ before_model(MwRun *run, MwMiddleware *m)
 	mw_size_check(m, "keep", c->keep, model);
 	if (asks_for_tokens(c->trigger) || c->keep->messages == 0)
 		total = count_thread(run, c, &reported);
-	if (!is_due(c, Max(total, reported), n, context))
+	if (!mw_sizes_reached(c->trigger, Max(total, reported), n, context))
 		return NULL;
 	cut = wanted_cut(run, c, total, context);
 	if (cut > 0)

@@ -92,13 +92,11 @@ wrap_model(MwRun *run, MwMiddleware *m, const MwModelRequest *req, int level)
 static MwPatch *
 after_model(MwRun *run, MwMiddleware *m)
 {
-	MwMsg	   *last = NULL;
+	int			at = mw_msgs_last(run->msgs, "assistant");
+	MwMsg	   *last = at < 0 ? NULL : list_nth(run->msgs, at);
 	MwPatch    *patch;
 	int			n = 0;
 
-	for (int i = list_length(run->msgs) - 1; i >= 0 && last == NULL; i--)
-		if (mw_msg_is(list_nth(run->msgs, i), "assistant"))
-			last = list_nth(run->msgs, i);
 	for (int i = 0; last != NULL && i < last->ncalls; i++)
 		n += strcmp(last->calls[i].name, TOOL_NAME) == 0;
 	if (n < 2)

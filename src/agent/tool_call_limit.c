@@ -63,15 +63,7 @@ read_options(MwMiddleware *m, Jsonb *options)
 static List *
 fields(MwMiddleware *m)
 {
-	MwField    *thread = palloc0(sizeof(MwField));
-	MwField    *run = palloc0(sizeof(MwField));
-
-	thread->name = THREAD_COUNT;
-	run->name = RUN_COUNT;
-	thread->owner = run->owner = m->name;
-	thread->private = run->private = true;
-	run->untracked = true;
-	return list_make2(thread, run);
+	return mw_fields_count(m->name, THREAD_COUNT, RUN_COUNT);
 }
 
 /* The counts of all tools, with one of them changed */
@@ -118,23 +110,12 @@ reached(const Limits *l, int64 thread, int64 run)
 	return buf.data;
 }
 
-static int
-newest_answer(List *msgs)
-{
-	for (int i = list_length(msgs) - 1; i >= 0; i--)
-	{
-		if (mw_msg_is(list_nth(msgs, i), "assistant"))
-			return i;
-	}
-	return -1;
-}
-
 static MwPatch *
 after_model(MwRun *run, MwMiddleware *m)
 {
 	const Limits *l = m->conf;
 	const char *key = l->tool != NULL ? l->tool : ALL_TOOLS;
-	int			at = newest_answer(run->msgs);
+	int			at = mw_msgs_last(run->msgs, "assistant");
 	MwMsg	   *msg = at < 0 ? NULL : list_nth(run->msgs, at);
 	MwPatch    *patch;
 	const char *text;

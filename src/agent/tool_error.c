@@ -8,6 +8,7 @@
 #include "agent/retry_policy.h"
 #include "agent/tool.h"
 #include "util/json.h"
+#include "util/names.h"
 #include "util/sqlstate.h"
 
 typedef struct ByName
@@ -156,7 +157,7 @@ wrap_tool(MwRun *run, MwMiddleware *m, const MwToolRequest *req, int level)
 	MwError    *err;
 	MwToolResponse *resp;
 
-	if (e->some && !mw_opt_lists(e->tools, req->call->name))
+	if (e->some && !mw_lists(e->tools, req->call->name))
 		return mw_next_tool(run, level, req);
 	resp = mw_try_tool(run, level, req, &err);
 	if (err == NULL)

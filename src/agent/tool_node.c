@@ -25,6 +25,7 @@
 #include "agent/trace.h"
 #include "util/faults.h"
 #include "util/json.h"
+#include "util/names.h"
 
 /* ---------- one call, inside all hooks ---------- */
 
@@ -35,18 +36,6 @@ respond(MwRun *run, const MwToolCall *call, const char *text, bool failed)
 
 	resp->msg = mw_msg_tool(run, call, text, failed);
 	return resp;
-}
-
-static char *
-names_of(List *tools)
-{
-	StringInfoData buf;
-	ListCell   *lc;
-
-	initStringInfo(&buf);
-	foreach(lc, tools)
-		appendStringInfo(&buf, "%s%s", buf.len > 0 ? ", " : "", ((MwTool *) lfirst(lc))->name);
-	return buf.data;
 }
 
 /* The tool itself; an error of its own is noted as that and leaves as it is */
@@ -90,7 +79,7 @@ run_tool(MwRun *run, const MwToolRequest *req)
 	MwToolResponse *refused;
 
 	if (tool == NULL)
-		return respond(run, call, psprintf("Error: %s is not a valid tool, try one of [%s].", call->name, names_of(run->tools)), true);
+		return respond(run, call, psprintf("Error: %s is not a valid tool, try one of [%s].", call->name, mw_tools_list(run->tools)), true);
 	/* nobody is asked to approve what cannot be run */
 	refused = mw_tool_misused(run, tool, call);
 	if (refused == NULL)
@@ -194,19 +183,6 @@ call_one(MwRun *run, MwToolCall *call, ErrorData **failed)
 	return resp;
 }
 
-static bool
-ran_before(const MwRun *run, const char *id)
-{
-	ListCell   *lc;
-
-	foreach(lc, run->batch)
-	{
-		if (strcmp(lfirst(lc), id) == 0)
-			return true;
-	}
-	return false;
-}
-
 /*
  * The id of the first result whose call comes after the i-th and ran in an
  * earlier leg: this one's belongs before it; NULL: at the end.  What a middleware
@@ -219,7 +195,7 @@ later_result(const MwRun *run, const MwMsg *answer, MwMsg **results, int i)
 		return NULL;
 	for (int k = i + 1; k < answer->ncalls; k++)
 	{
-		if (results[k] != NULL && ran_before(run, answer->calls[k].id))
+		if (results[k] != NULL && mw_lists(run->batch, answer->calls[k].id))
 			return results[k]->id;
 	}
 	return NULL;

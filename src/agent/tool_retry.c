@@ -9,6 +9,7 @@
 
 #include "agent/registry.h"
 #include "agent/retry_policy.h"
+#include "util/names.h"
 
 typedef struct ToolRetry
 {
@@ -34,7 +35,7 @@ wrap_tool(MwRun *run, MwMiddleware *m, const MwToolRequest *req, int level)
 	const ToolRetry *r = m->conf;
 	const MwRetryPolicy *p = r->policy;
 
-	if (r->some && !mw_opt_lists(r->tools, req->call->name))
+	if (r->some && !mw_lists(r->tools, req->call->name))
 		return mw_next_tool(run, level, req);
 	for (int64 n = 0;; n++)
 	{

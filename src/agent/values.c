@@ -21,6 +21,7 @@
 #include "agent/values.h"
 #include "stage/redact.h"
 #include "util/json.h"
+#include "util/names.h"
 #include "util/spi.h"
 
 /* ---------- the option ---------- */
@@ -78,16 +79,7 @@ mw_reveal_check(const MwReveal *reveal, const char *what)
 static bool
 shows(const MwReveal *reveal, const char *type)
 {
-	ListCell   *lc;
-
-	if (reveal->types == NIL)
-		return true;
-	foreach(lc, reveal->types)
-	{
-		if (strcmp(lfirst(lc), type) == 0)
-			return true;
-	}
-	return false;
+	return reveal->types == NIL || mw_lists(reveal->types, type);
 }
 
 static char *

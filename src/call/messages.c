@@ -24,6 +24,7 @@
 
 #include "call/request.h"
 #include "util/json.h"
+#include "util/json_push.h"
 
 #define MAX_MESSAGES 65536		/* more than any model's context holds; bounds what is allocated */
 
@@ -82,29 +83,6 @@ static const char *const message_keys[] = {
 			 errhint("A message is {\"role\": \"system\", \"user\", \"assistant\" or \"tool\", \"content\": text or parts}, and a tool's also has the \"tool_call_id\" that it answers.")))
 
 /* ---------- building jsonb ---------- */
-
-static void
-push_key(JsonbParseState **state, const char *name)
-{
-	JsonbValue	key;
-
-	key.type = jbvString;
-	key.val.string.val = unconstify(char *, name);
-	key.val.string.len = strlen(name);
-	pushJsonbValue(state, WJB_KEY, &key);
-}
-
-static void
-push_text(JsonbParseState **state, const char *name, const char *s, int len)
-{
-	JsonbValue	v;
-
-	push_key(state, name);
-	v.type = jbvString;
-	v.val.string.val = unconstify(char *, s);
-	v.val.string.len = len;
-	pushJsonbValue(state, WJB_VALUE, &v);
-}
 
 /* A text of its own, one byte longer than it is */
 static char *
@@ -171,8 +149,11 @@ has_items(const JsonbValue *v)
 	return v != NULL && !(v->type == jbvBinary && JsonContainerSize(v->val.binary.data) == 0);
 }
 
-const char *
-mw_tool_call_read(JsonbValue *item, MwToolCall *call)
+static const char *const call_lists[] = {"tool_calls", "invalid_tool_calls"};
+
+/* A tool call of either spelling; what is wrong with it, NULL: nothing */
+static const char *
+read_tool_call(JsonbValue *item, MwToolCall *call)
 {
 	Jsonb	   *json;
 	Jsonb	   *function;
@@ -209,37 +190,29 @@ mw_tool_call_read(JsonbValue *item, MwToolCall *call)
 	return NULL;
 }
 
-/*
- * The tool calls of an assistant's message, into the object that is being built
- * and into *out for pairing.  Valid ones come first, then invalid ones.
- */
-static void
-read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
+const char *
+mw_tool_calls_read(Jsonb *message, MwToolCall **calls, int *n)
 {
-	static const char *const lists[] = {"tool_calls", "invalid_tool_calls"};
-	MwToolCall *calls;
 	int			total = 0;
-	int			nraw = 0;
 
-	for (int l = 0; l < lengthof(lists); l++)
+	*n = 0;
+	for (int l = 0; l < lengthof(call_lists); l++)
 	{
-		JsonbValue *list = mw_json_get(json, lists[l]);
+		JsonbValue *list = mw_json_get(message, call_lists[l]);
 
 		if (list == NULL)
 			continue;
 		if (!mw_value_is_array(list))
-			bad_message(n, "Its %s are not an array.", lists[l]);
+			return psprintf("Its %s are not an array.", call_lists[l]);
 		total += JsonContainerSize(list->val.binary.data);
 	}
 	if (total == 0)
-		return;
+		return NULL;
 
-	out->asked = palloc(total * sizeof(Asked));
-	calls = palloc(total * sizeof(MwToolCall));
-
-	for (int l = 0; l < lengthof(lists); l++)
+	*calls = palloc(total * sizeof(MwToolCall));
+	for (int l = 0; l < lengthof(call_lists); l++)
 	{
-		JsonbValue *list = mw_json_get(json, lists[l]);
+		JsonbValue *list = mw_json_get(message, call_lists[l]);
 		MwJsonEach	each;
 
 		if (list == NULL)
@@ -247,43 +220,57 @@ read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
 		each = mw_json_each(list->val.binary.data);
 		while (mw_json_next(&each))
 		{
-			int			i = out->nasked;
-			const char *why = mw_tool_call_read(&each.value, &calls[i]);
+			const char *why = read_tool_call(&each.value, &(*calls)[(*n)++]);
 
 			if (why != NULL)
-				bad_message(n, "%s", why);
-			out->asked[i] = (Asked) {.id = calls[i].id, .name = calls[i].name, .answer = -1};
-			if (calls[i].args == NULL)
-				nraw++;
-			out->nasked++;
+				return why;
 		}
+	}
+	return NULL;
+}
+
+/*
+ * The tool calls of an assistant's message, into the object that is being built
+ * and into *out for pairing.  Valid ones come first, then invalid ones.
+ */
+static void
+read_tool_calls(int n, Jsonb *json, JsonbParseState **state, Read *out)
+{
+	MwToolCall *calls;
+	int			total;
+	int			nraw = 0;
+	const char *why = mw_tool_calls_read(json, &calls, &total);
+
+	if (why != NULL)
+		bad_message(n, "%s", why);
+	if (total == 0)
+		return;
+
+	out->asked = palloc(total * sizeof(Asked));
+	out->nasked = total;
+	for (int i = 0; i < total; i++)
+	{
+		out->asked[i] = (Asked) {.id = calls[i].id, .name = calls[i].name, .answer = -1};
+		nraw += calls[i].args == NULL;
 	}
 
 	for (int invalid = 0; invalid <= 1; invalid++)
 	{
 		if (invalid ? nraw == 0 : nraw == total)
 			continue;
-		push_key(state, lists[invalid]);
+		push_key(state, call_lists[invalid]);
 		pushJsonbValue(state, WJB_BEGIN_ARRAY, NULL);
 		for (int i = 0; i < total; i++)
 		{
 			if ((calls[i].args == NULL) != (invalid == 1))
 				continue;
 			pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-			push_text(state, "id", calls[i].id, strlen(calls[i].id));
-			push_text(state, "name", calls[i].name, strlen(calls[i].name));
+			push_member(state, "id", calls[i].id);
+			push_member(state, "name", calls[i].name);
 			if (invalid)
-				push_text(state, "args", calls[i].raw_args, strlen(calls[i].raw_args));
+				push_member(state, "args", calls[i].raw_args);
 			else
-			{
-				JsonbValue	v;
-
-				v.type = jbvBinary;
-				v.val.binary.data = &calls[i].args->root;
-				v.val.binary.len = VARSIZE(calls[i].args) - VARHDRSZ;
-				push_key(state, "args");
-				pushJsonbValue(state, WJB_VALUE, &v);
-			}
+				push_json(state, "args", calls[i].args);
 			pushJsonbValue(state, WJB_END_OBJECT, NULL);
 		}
 		pushJsonbValue(state, WJB_END_ARRAY, NULL);
@@ -347,7 +334,7 @@ read_message(int n, JsonbValue *item, Read *out)
 		bad_message(n, "It has a tool_call_id and is not a tool's.");
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_text(&state, "role", out->msg.role, strlen(out->msg.role));
+	push_member(&state, "role", out->msg.role);
 	if (is_assistant)
 		read_tool_calls(n, json, &state, out);
 	else if (has_items(mw_json_get(json, "tool_calls")) || has_items(mw_json_get(json, "invalid_tool_calls")))
@@ -365,16 +352,19 @@ read_message(int n, JsonbValue *item, Read *out)
 	}
 
 	if (content == NULL)
-		push_text(&state, "content", "", 0);
+		push_member(&state, "content", "");
 	else
 	{
 		push_key(&state, "content");
 		pushJsonbValue(&state, WJB_VALUE, content);
 	}
 	if (name != NULL)
-		push_text(&state, "name", name->val.string.val, name->val.string.len);
+	{
+		push_key(&state, "name");
+		pushJsonbValue(&state, WJB_VALUE, name);
+	}
 	if (is_tool)
-		push_text(&state, "tool_call_id", out->answers, strlen(out->answers));
+		push_member(&state, "tool_call_id", out->answers);
 	out->msg.json = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 }
 
@@ -389,9 +379,9 @@ not_completed(const Asked *asked)
 	char	   *text = psprintf("Tool call %s with id %s was not completed.", asked->name, asked->id);
 
 	pushJsonbValue(&state, WJB_BEGIN_OBJECT, NULL);
-	push_text(&state, "role", "tool", 4);
-	push_text(&state, "content", text, strlen(text));
-	push_text(&state, "tool_call_id", asked->id, strlen(asked->id));
+	push_member(&state, "role", "tool");
+	push_member(&state, "content", text);
+	push_member(&state, "tool_call_id", asked->id);
 	msg.json = JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, NULL));
 	msg.from_caller = true;		/* name and id are the caller's words */
 	return msg;

@@ -12,6 +12,7 @@
 
 #include "call/request.h"
 #include "util/json.h"
+#include "util/json_push.h"
 
 #define MAX_TOOLS	1024		/* no provider takes as many; bounds the search for duplicates */
 #define MAX_NAME	64
@@ -41,14 +42,9 @@ name_is_good(const char *s, int len)
 }
 
 static void
-push_member(JsonbParseState **state, const char *name, JsonbValue *v)
+push_value(JsonbParseState **state, const char *name, JsonbValue *v)
 {
-	JsonbValue	key;
-
-	key.type = jbvString;
-	key.val.string.val = unconstify(char *, name);
-	key.val.string.len = strlen(name);
-	pushJsonbValue(state, WJB_KEY, &key);
+	push_key(state, name);
 	pushJsonbValue(state, WJB_VALUE, v);
 }
 
@@ -58,7 +54,6 @@ push_tool(JsonbParseState **state, int n, JsonbValue *item, JsonbValue *name)
 {
 	Jsonb	   *tool = JsonbValueToJsonb(item);
 	JsonbValue *v;
-	JsonbValue	key;
 
 	v = mw_json_get(tool, "function");
 	if (v != NULL)
@@ -82,38 +77,34 @@ push_tool(JsonbParseState **state, int n, JsonbValue *item, JsonbValue *name)
 	*name = *v;
 
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	key.type = jbvString;
-	key.val.string.val = "function";
-	key.val.string.len = 8;
-	pushJsonbValue(state, WJB_KEY, &key);
+	push_key(state, "function");
 	pushJsonbValue(state, WJB_BEGIN_OBJECT, NULL);
-	push_member(state, "name", v);
+	push_value(state, "name", v);
 
 	v = mw_json_get(tool, "description");
 	if (v != NULL)
 	{
 		if (v->type != jbvString)
 			bad_tool(n, "Its description must be a text.");
-		push_member(state, "description", v);
+		push_value(state, "description", v);
 	}
 	v = mw_json_get(tool, "parameters");
 	if (v != NULL)
 	{
 		if (!mw_value_is_object(v))
 			bad_tool(n, "Its parameters must be a JSON schema, which is an object.");
-		push_member(state, "parameters", v);
+		push_value(state, "parameters", v);
 	}
 	v = mw_json_get(tool, "strict");
 	if (v != NULL)
 	{
 		if (v->type != jbvBool)
 			bad_tool(n, "Its \"strict\" must be true or false.");
-		push_member(state, "strict", v);
+		push_value(state, "strict", v);
 	}
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
 
-	key.val.string.val = "function";
-	push_member(state, "type", &key);
+	push_member(state, "type", "function");
 	pushJsonbValue(state, WJB_END_OBJECT, NULL);
 }
 

@@ -16,6 +16,7 @@
 #include "policy/redaction.h"
 #include "util/hash.h"
 #include "util/json.h"
+#include "util/names.h"
 #include "util/spi.h"
 
 const char *const mw_redaction_keys[] = {"files", "output", "preset", "strategies", "types", NULL};
@@ -196,22 +197,11 @@ mw_redaction_read(Jsonb *jb, const char *what, const char *const *known, MwRedac
 	}
 }
 
-static bool
-in_list(const List *list, const char *type)
-{
-	ListCell   *lc;
-
-	foreach(lc, list)
-		if (strcmp(lfirst(lc), type) == 0)
-			return true;
-	return false;
-}
-
 /* mw_redaction_names says whether a type is asked for. */
 bool
 mw_redaction_names(const MwRedaction *r, const char *type)
 {
-	if (in_list(r->types, type))
+	if (mw_lists(r->types, type))
 		return true;
 	if (!r->everything)
 		return false;
@@ -313,7 +303,7 @@ mw_redaction_check(const char *tenant, const MwRedaction *now, const MwRedaction
 	foreach(lc, list_concat_copy(now->types, now->strategy_types))
 	{
 		const char *type = lfirst(lc);
-		bool		there = before && (in_list(before->types, type) || in_list(before->strategy_types, type));
+		bool		there = before && (mw_lists(before->types, type) || mw_lists(before->strategy_types, type));
 
 		for (int i = 0; i < n && !there; i++)
 			there = strcmp(known[i], type) == 0;

@@ -34,6 +34,7 @@
 #include "provider/presidio.h"
 #include "stage/detect.h"
 #include "util/json.h"
+#include "util/names.h"
 
 #define ATTEMPTS	2			/* asking twice costs nothing, and a kept connection may have died */
 
@@ -352,15 +353,8 @@ mw_analyses_ask(MwAnalyses *a, const MwPolicy *policy, MwInstant deadline, List 
 static bool
 finds(const MwRecognizer *rec, const Place *p)
 {
-	ListCell   *lc;
-
-	if (p->score < rec->analyzer->score_threshold || strcmp(p->server, rec->analyzer->server) != 0 ||
-		strcmp(p->language, rec->analyzer->language) != 0)
-		return false;
-	foreach(lc, rec->analyzer->entities)
-		if (strcmp(lfirst(lc), p->entity) == 0)
-			return true;
-	return false;
+	return p->score >= rec->analyzer->score_threshold && strcmp(p->server, rec->analyzer->server) == 0 &&
+		strcmp(p->language, rec->analyzer->language) == 0 && mw_lists(rec->analyzer->entities, p->entity);
 }
 
 /* mw_analyses_find adds what servers found in the text that is searched. */

@@ -32,6 +32,7 @@
 #include "stage/stages.h"
 #include "util/faults.h"
 #include "util/json.h"
+#include "util/names.h"
 
 /* ---------- one message ---------- */
 
@@ -48,15 +49,6 @@ reserve(LeafArg *la, char *s, int len)
 	mw_pii_reserve(la->map, s, len);
 	if (la->ask)
 		mw_analyses_text(la->ask, pnstrdup(s, len), len);
-}
-
-static bool
-one_of(const char *s, const char *const *names)
-{
-	for (; *names; names++)
-		if (strcmp(s, *names) == 0)
-			return true;
-	return false;
 }
 
 /* Whether a leaf makes the message what it is and must reach the provider as it came. */
@@ -76,18 +68,18 @@ structural(const MwJsonPlace *pl)
 	if (key == NULL)
 		return false;
 	if (pl->depth == 1)
-		return one_of(key, of_message);
+		return mw_one_of(key, of_message);
 	if (top == NULL)
 		return false;
 	/* content[i].type, tool_calls[i].name, and the known keys of these objects themselves */
 	if (pl->depth == 3 && pl->path[1] == NULL)
 	{
 		if (pl->is_key)
-			return one_of(key, part_keys);
+			return mw_one_of(key, part_keys);
 		if (strcmp(top, "content") == 0)
-			return one_of(key, of_part);
+			return mw_one_of(key, of_part);
 		if (strcmp(top, "tool_calls") == 0 || strcmp(top, "invalid_tool_calls") == 0)
-			return one_of(key, of_call);
+			return mw_one_of(key, of_call);
 	}
 	return false;
 }
@@ -132,7 +124,7 @@ label_of(const MwJsonPlace *pl)
 
 	for (int i = Min(pl->depth, MW_JSON_MAX_DEPTH) - 1; i >= 0; i--)
 		if (pl->path[i] != NULL)
-			return one_of(pl->path[i], places) ? NULL : pl->path[i];
+			return mw_one_of(pl->path[i], places) ? NULL : pl->path[i];
 	return NULL;
 }
 
@@ -239,7 +231,7 @@ refuse_files(const MwMessage *msg)
 		if (!mw_value_is_object(&each.value))
 			continue;
 		type = mw_json_get_text(JsonbValueToJsonb(&each.value), "type");
-		if (type != NULL && !one_of(type, texts))
+		if (type != NULL && !mw_one_of(type, texts))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_PII_REFUSED),
 					 errmsg("images and files are refused"),

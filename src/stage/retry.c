@@ -12,13 +12,12 @@
 
 #include "common/pg_prng.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/latch.h"
 
 #include "gateway/transport.h"
 #include "policy/policy.h"
 #include "policy/server.h"
 #include "stage/stages.h"
+#include "util/duration.h"
 #include "util/json.h"
 
 #define BREAKER_OPENED		" The circuit breaker of the server has opened."
@@ -33,23 +32,6 @@ backoff_ms(const MwCall *call, const MwReply *r)
 		top *= 2;
 	top = Min(top, call->policy->retry_max_ms);
 	return Max((int64) (pg_prng_double(&pg_global_prng_state) * top), r->retry_after_ms);
-}
-
-static void
-wait_ms(int64 ms)
-{
-	MwInstant	until = mw_after_ms(ms);
-
-	for (;;)
-	{
-		long		left = mw_ms_until(until);
-
-		if (left <= 0)
-			return;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, left, PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
 }
 
 /* An unknown outcome has used the reservation up: another attempt is another bill */
@@ -159,7 +141,7 @@ mw_retry_run(MwCall *call)
 		why = not_again(call, call->reply, &wait);
 		if (why == NULL)
 		{
-			wait_ms(wait);
+			mw_wait_ms(wait);
 			if (call->reply->kind == MW_OUTCOME_UNKNOWN && !reserve_again(call))
 				why = " The budget has nothing left for another attempt.";
 			else if (!attempt(call, &pass))

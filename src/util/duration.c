@@ -1,13 +1,18 @@
 /*
- * duration.c - a duration is an interval or a number of seconds, everywhere.
+ * duration.c - a duration is an interval or a number of seconds, everywhere; and
+ * how a backend waits for one.
  */
 #include "mw.h"
 
 #include <math.h>
 
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "util/clock.h"
 #include "util/duration.h"
 
 /* Longer is a mistake, and would overflow what is computed with it */
@@ -49,4 +54,21 @@ mw_duration_ms(const char *text, const char *what)
 				errmsg("%s is out of range", what),
 				errhint("A duration is an interval such as '5 minutes', or a number of seconds, and not negative."));
 	return (int64) rint(ms);
+}
+
+void
+mw_wait_ms(int64 ms)
+{
+	MwInstant	until = mw_after_ms(ms);
+
+	for (;;)
+	{
+		long		left = mw_ms_until(until);
+
+		if (left <= 0)
+			return;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, left, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
 }

@@ -13,4 +13,7 @@
  */
 extern int64 mw_duration_ms(const char *text, const char *what);
 
+/* Sleep; any interrupt ends it with its error */
+extern void mw_wait_ms(int64 ms);
+
 #endif

@@ -66,6 +66,7 @@ extern JsonbValue *mw_json_get(Jsonb *jb, const char *key);
 extern char *mw_json_get_text(Jsonb *jb, const char *key);
 extern Jsonb *mw_json_get_jsonb(Jsonb *jb, const char *key);
 extern Jsonb *mw_json_value_jsonb(JsonbValue *v);	/* NULL for NULL */
+extern Jsonb *mw_json_with(Jsonb *object, const char *key, JsonbValue *value);	/* with a member more, or another value of it; NULL is {} */
 extern bool mw_json_is_object(Jsonb *jb);
 extern bool mw_json_is_array(Jsonb *jb);
 

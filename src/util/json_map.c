@@ -9,9 +9,11 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
 
 #include "util/json.h"
+#include "util/json_push.h"
 
 /* ---------- members ---------- */
 
@@ -77,6 +79,22 @@ mw_json_next(MwJsonEach *each)
 			each->key = each->value;
 	}
 	return false;
+}
+
+/* mw_json_with sets a member. */
+Jsonb *
+mw_json_with(Jsonb *object, const char *key, JsonbValue *value)
+{
+	JsonbParseState *st = NULL;
+	Jsonb	   *one;
+
+	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+	push_key(&st, key);
+	pushJsonbValue(&st, WJB_VALUE, value);
+	one = JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL));
+	if (object == NULL)
+		return one;
+	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(object), JsonbPGetDatum(one)));
 }
 
 /* mw_json_value_jsonb makes a value that stands alone. */
