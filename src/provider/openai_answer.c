@@ -56,28 +56,32 @@ text_of(const MwOpenaiChoice *c)
 /*
  * Usage counts only where both halves are whole, plain numbers.  Nothing at all,
  * or no output beside a text, is what servers send that do not count.
+ *
+ * Some, and what translates other vendors' figures, count reasoning beside the
+ * completion instead of in it, and not all of them name it.  Their total tells:
+ * what it has more than the halves is output, and billed as such.
  */
 static void
 read_usage(const MwOpenaiReader *r, bool has_text, MwOutcome *out)
 {
 	MwUsage    *u = &out->usage;
+	double		output = r->output;
 
-	if (!r->has_usage || r->input < 0 || r->output < 0 ||
-		(r->input == 0 && r->output == 0) || (has_text && r->output == 0))
+	if (!r->has_usage || r->input < 0 || r->output < 0)
+		return;
+	if (r->total > r->input + r->output)
+		output = r->total - r->input;
+	else if (r->total < 0 && r->reasoning > r->output)
+		output += r->reasoning;
+	if ((r->input == 0 && output == 0) || (has_text && output == 0))
 		return;
 	out->has_usage = true;
 	u->input_tokens = (int64) r->input;
-	u->output_tokens = (int64) r->output;
+	u->output_tokens = (int64) output;
 	u->cached_tokens = (int64) Max(Min(r->cached, r->input), 0);
-	u->reasoning_tokens = (int64) Max(r->reasoning, 0);
-
+	u->reasoning_tokens = (int64) Max(Min(r->reasoning, output), 0);
 	u->audio_input_tokens = (int64) Max(Min(r->audio_in, r->input), 0);
-	u->audio_output_tokens = (int64) Max(Min(r->audio_out, r->output), 0);
-
-	/* some count reasoning beside the completion instead of in it; their total tells */
-	if (r->reasoning > 0 && r->total == r->input + r->output + r->reasoning)
-		u->output_tokens += (int64) r->reasoning;
-	u->reasoning_tokens = Min(u->reasoning_tokens, u->output_tokens);
+	u->audio_output_tokens = (int64) Max(Min(r->audio_out, output), 0);
 }
 
 /* The HTTP status that an error inside a 200 stands for; 0 for none known */

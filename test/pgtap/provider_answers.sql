@@ -1,7 +1,7 @@
 -- Risk: an odd answer that was paid for is lost, cached, taken for a good one, or
 -- shows in an error what nobody may see.
 BEGIN;
-SELECT plan(52);
+SELECT plan(57);
 
 CREATE SERVER pgtap_answers FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-answers', '{"model": "pgtap_answers:m", "retry": 1}');
@@ -81,6 +81,15 @@ SELECT is(a->'usage'->>'input_tokens' || ' ' || (a->'usage'->>'output_tokens'), 
 SELECT is(a->'usage'->>'output_tokens', '60', 'reasoning that is counted beside the completion counts')
 	FROM pg_temp.answer(pg_temp.completion('{"content": "x"}', usage => '{"prompt_tokens": 7, "completion_tokens": 10, "total_tokens": 67,
 		"completion_tokens_details": {"reasoning_tokens": 50}}')) AS a;
+
+-- what stands behind a translator of another vendor's figures: thoughts are in the total alone
+SELECT is(a->'usage'->>'input_tokens' || ' ' || (a->'usage'->>'output_tokens'), wanted, 'a total counts what its halves leave out: ' || usage)
+	FROM (VALUES ('{"prompt_tokens": 20, "completion_tokens": 198, "total_tokens": 623}', '20 603'),
+		('{"prompt_tokens": 21, "completion_tokens": 0, "total_tokens": 81, "completion_tokens_details": {"reasoning_tokens": 60}}', '21 60'),
+		('{"prompt_tokens": 21, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 60}}', '21 69'),
+		('{"prompt_tokens": 21, "completion_tokens": 9, "total_tokens": 30, "completion_tokens_details": {"reasoning_tokens": 60}}', '21 9'),
+		('{"prompt_tokens": 21, "completion_tokens": 9, "total_tokens": 7}', '21 9')) AS v (usage, wanted),
+		pg_temp.answer(pg_temp.completion('{"content": "x"}', usage => usage)) AS a;
 
 -- ---------- arguments of tool calls ----------
 
