@@ -29,6 +29,7 @@
 #include "policy/policy.h"
 #include "policy/redaction.h"
 #include "policy/reviewers.h"
+#include "policy/session_lock.h"
 #include "stage/redact.h"
 #include "util/json.h"
 #include "util/json_push.h"
@@ -329,8 +330,7 @@ has_texts(Jsonb *decisions, const char *comment)
 
 /*
  * The rules and the placeholders of the run, by the rights of its role: whoever
- * decides has none of its own.  The session is locked before the rows of its
- * interrupts, as a leg of the run does it.
+ * decides has none of its own.
  */
 static void
 open_texts(const char *tenant, const char *session, const Newest *run, const MwAgent *agent, MwPiiMap *map, MwDecisionTexts *texts)
@@ -409,6 +409,7 @@ mw_decide(PG_FUNCTION_ARGS)
 	/* whoever is neither of the tenant nor one of its reviewers learns nothing of its sessions */
 	if (!mw_may_act(tenant) && !mw_may_review(tenant, NULL))
 		mw_require_may_act(tenant);
+	mw_session_hold(tenant, session);
 	if (!newest_run(tenant, session, &run))
 		mw_nothing_open(tenant, NIL, interrupt_id);
 	if (strcmp(run.status, "interrupted") != 0)

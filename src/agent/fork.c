@@ -38,7 +38,6 @@ copy_placeholders(const char *tenant, const char *from, const char *to)
 	int			n;
 	int			known = 0;
 
-	mw_vault_lock(tenant, to);
 	SPI_connect();
 	(void) mw_spi_write(&stmt, MW_AS_OWNER, values, NULL);
 	SPI_finish();

@@ -1,8 +1,9 @@
 /*
  * inbox.c - what a reviewer does with an interrupt before it is decided: claims.
  *
- * A claim is two columns of the interrupt's rows, taken under their lock, and
- * nothing else: it ends by itself, and decide refuses others until then.
+ * A claim is two columns of the interrupt's rows, taken under the locks that a
+ * decision takes, and nothing else: it ends by itself, and decide refuses others
+ * until then.
  */
 #include "mw.h"
 
@@ -17,6 +18,7 @@
 #include "policy/admin.h"
 #include "policy/policy.h"
 #include "policy/reviewers.h"
+#include "policy/session_lock.h"
 #include "util/spi.h"
 
 #define MAX_CLAIM_MS	(24 * 3600 * INT64CONST(1000))
@@ -43,6 +45,29 @@ oid_at(HeapTuple row, TupleDesc desc, int n)
 	Datum		d = SPI_getbinval(row, desc, n, &isnull);
 
 	return isnull ? InvalidOid : DatumGetObjectId(d);
+}
+
+static _Noreturn void
+nothing_waits(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_MW_NO_INTERRUPT),
+			 errmsg("no such interrupt is waiting for a decision"),
+			 errhint("SELECT * FROM mw.inbox; shows what waits.")));
+}
+
+/* An interrupt stays with its session, whose lock comes before those of its rows */
+static void
+hold_session_of(const char *tenant, Datum *values)
+{
+	static MwStmt stmt = {
+		"SELECT i.session FROM mw.interrupt AS i WHERE i.tenant OPERATOR(pg_catalog.=) $1 AND i.interrupt_id OPERATOR(pg_catalog.=) $2 LIMIT 1",
+		2, {TEXTOID, TEXTOID}
+	};
+
+	if (mw_spi_read(&stmt, MW_AS_OWNER, values, NULL, 1) == 0)
+		nothing_waits();
+	mw_session_hold(tenant, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
 }
 
 /* (tenant, interrupt_id, timeout) */
@@ -78,8 +103,8 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(tenant);
 	values[1] = CStringGetTextDatum(interrupt_id);
 	values[2] = ObjectIdGetDatum(GetUserId());
-	values[3] = TimestampTzGetDatum(TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
 	SPI_connect();
+	hold_session_of(tenant, values);
 	n = mw_spi_write(&look, MW_AS_OWNER, values, NULL);
 	for (uint64 i = 0; i < n; i++)
 	{
@@ -101,10 +126,8 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 			has_privs_of_role(GetUserId(), DatumGetObjectId(SPI_getbinval(row, desc, 5, &isnull)));
 	}
 	if (!open)
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_NO_INTERRUPT),
-				 errmsg("no such interrupt is waiting for a decision"),
-				 errhint("SELECT * FROM mw.inbox; shows what waits.")));
+		nothing_waits();
+	values[3] = TimestampTzGetDatum(TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ms));
 	if (free)
 		(void) mw_spi_write(&take, MW_AS_OWNER, values, nulls);
 	SPI_finish();

@@ -8,7 +8,7 @@
  * Each reveal is a row of mw.approval_log and a line of the server's log; the
  * line is there, too, where the reviewer's transaction rolls back.  What cannot
  * be put down is not shown: in a read-only transaction, and while another
- * transaction writes the session's log, placeholders stand.  So looking waits
+ * transaction is at work on the session, placeholders stand.  So looking waits
  * for nobody.
  */
 #include "mw.h"
@@ -25,6 +25,7 @@
 #include "agent/approval.h"
 #include "policy/policy.h"
 #include "policy/reviewers.h"
+#include "policy/session_lock.h"
 #include "stage/redact.h"
 #include "util/json.h"
 #include "util/spi.h"
@@ -118,7 +119,7 @@ logged(const Look *l)
 	if (last_statement == GetCurrentStatementStartTimestamp() && last_subxact == GetCurrentSubTransactionId() &&
 		last_place == l->place && strcmp(last_id, l->interrupt_id) == 0)
 		return true;
-	if (!mw_approval_log_at_once(l->tenant, &gate, "revealed", NULL))
+	if (!mw_session_look(l->tenant, l->session) || !mw_approval_log_at_once(l->tenant, &gate, "revealed", NULL))
 		return false;
 	ereport(LOG_SERVER_ONLY,
 			(errmsg("role \"%s\" was shown the values of interrupt %s of tenant \"%s\"",

@@ -417,7 +417,7 @@ mw_run_open(MwRun *run)
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("the session is busy"),
-				 errdetail("Another transaction has a run of it."),
+				 errdetail("Another transaction has a run of it, or decides in it."),
 				 errhint("Without options.session_busy = 'error' the call waits for its end.")));
 	saved = mw_saved_read(run);
 	mw_thread_open(run, saved);

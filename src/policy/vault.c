@@ -9,9 +9,9 @@
  * that is kept; it lets the same value have the same number again, and gives
  * nothing back.
  *
- * Whoever gives numbers in a session holds a lock of PostgreSQL's own lock manager
- * until the end of its transaction (interruptible, seen by deadlock detection), since a
- * number that two transactions gave to two values would have left in two prompts.
+ * Whoever gives numbers in a session holds it until the end of its transaction
+ * (session_lock.c), since a number that two transactions gave to two values would
+ * have left in two prompts.
  */
 #include "mw.h"
 
@@ -20,7 +20,6 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/lock.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 
@@ -29,9 +28,6 @@
 #include "util/hash.h"
 #include "util/row.h"
 #include "util/spi.h"
-
-/* SQL's functions use 1 and 2 in this place of an advisory lock's tag, claims 0x6d77, the fake's sums 0x6d78 */
-#define LOCK_CLASS	0x6d79
 
 #define NONCE	crypto_aead_xchacha20poly1305_ietf_NPUBBYTES
 #define TAG		crypto_aead_xchacha20poly1305_ietf_ABYTES
@@ -112,20 +108,6 @@ unseal(const MwPiiKey *key, const MwKey *place, const bytea *sealed, int *len)
 }
 
 /* ---------- a session ---------- */
-
-void
-mw_vault_lock(const char *tenant, const char *session)
-{
-	LOCKTAG		tag;
-	uint32		half[2];
-	MwKey		scope = mw_scope_key(tenant);
-	MwKey		key = mw_session_key(&scope, session);
-
-	/* keyed, since pg_locks shows the tag to every role and names can be guessed */
-	memcpy(half, key.b, sizeof(half));
-	SET_LOCKTAG_ADVISORY(tag, MyDatabaseId, half[0], half[1], LOCK_CLASS);
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
-}
 
 /* columns of mw.pii */
 enum

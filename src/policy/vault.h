@@ -38,8 +38,6 @@ typedef struct MwPiiRow
 	MwKey		lookup;			/* keyed hash of tenant and value */
 } MwPiiRow;
 
-/* Until the transaction ends no other one gives numbers in this session. */
-extern void mw_vault_lock(const char *tenant, const char *session);
 /* All rows of a session, by type and number, in the current context; as the owner, after may_act(tenant) */
 extern int	mw_vault_read(const char *tenant, const char *session, MwPiiRow **rows);
 /* Add rows (type, number, value), or seal what was only hashed; those without a value use a number up.  Raises 25006 in a read-only transaction. */

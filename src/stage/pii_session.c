@@ -23,6 +23,8 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 
+#include "policy/policy.h"
+#include "policy/session_lock.h"
 #include "policy/vault.h"
 #include "stage/redact.h"
 
@@ -129,7 +131,10 @@ mw_pii_session_load(MwPiiMap *map, const char *tenant, const char *session, bool
 	s->tenant = pstrdup(tenant);
 	s->name = pstrdup(session);
 	if (issues)
-		mw_vault_lock(tenant, session);
+	{
+		mw_require_may_act(tenant);	/* a stranger makes nobody wait */
+		mw_session_hold(tenant, session);
+	}
 	s->nrows = mw_vault_read(tenant, session, &s->rows);
 	for (int i = 0; i < s->nrows; i++)
 	{

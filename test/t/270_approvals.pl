@@ -92,6 +92,21 @@ is(mailed(), 'ana@example.com hello', '... with the value');
 is(story('r'), 'asked app, revealed seer, revealed seer, revealed seer, decided reader, done app', 'the whole story');
 is(whole(), '0', '... holds together');
 
+# looked at and decided in one transaction, beside another one
+is(pause($_, 'mail ana@example.com'), 'interrupted', "$_ waits") for 'l1', 'l2';
+$seer->query('BEGIN');
+is(inbox($seer, 'l1'), 'ana@example.com true', 'who looks');
+$seer2->query('BEGIN');
+is(inbox($seer2, $_), '<EMAIL_0> false', "... has others see placeholders ($_), who would have what it decides") for 'l1', 'l2';
+$reader->send('SELECT status FROM mw_decide(\'acme\', \'l1\', \'{"decisions": [{"type": "approve"}]}\')');
+ok($node->until("SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = 'reader' AND wait_event_type = 'Lock'", 't'), '... and decide after it');
+is(decide($seer, 'l1', { type => 'reject', message => 'not ana@example.com' }), 'decided', '... itself it decides, waiting for nobody');
+is(decide($seer, 'l2', { type => 'reject' }), 'decided', '... also what it has not looked at');
+$seer->query('COMMIT');
+is(MwClient::word_of($reader->result), 'MW603', '... and that stands');
+$seer2->query('COMMIT');
+is(whole(), '0', 'the log holds together');
+
 # ---------- what a reviewer types ----------
 
 sub edit { my ($rcpt, $body) = @_; return { type => 'edit', edited_action => { name => 'mail', args => { rcpt => $rcpt, body => $body } } }; }
