@@ -101,6 +101,7 @@ typedef struct MwToolCall
 	char	   *name;
 	Jsonb	   *args;			/* NULL where the arguments are not a JSON object ... */
 	char	   *raw_args;		/* ... and then the text that was sent */
+	bool		unnamed;		/* the model gave no id: it is ours, and of this answer alone */
 } MwToolCall;
 
 /* What a provider's usage says, or our own count of it */
@@ -123,7 +124,9 @@ typedef struct MwAnswer
 	MwToolCall *tool_calls;
 	int			ntool_calls;
 	const char *finish;			/* stop, length, tool_calls, content_filter, ... */
-	MwUsage		usage;
+	MwUsage		usage;			/* what is billed for it now: nothing for one that had been recorded or cached (see mw_answer_used) */
+	const char *body;			/* as its provider sent it; NULL: a text of our own */
+	int			body_len;
 } MwAnswer;
 
 /*
@@ -376,6 +379,7 @@ struct MwCall
 	struct MwReply *reply;		/* what became of the last attempt (model stage; read by retry) */
 	bool		retry_unknown;	/* the server's option: unknown outcomes are sent again */
 	bool		replayed;		/* the answer had been recorded: nothing was paid */
+	bool		had;			/* the nth request of these bytes was answered, or may have been: the next one is another */
 	MwFailure  *failure;		/* set where a call of the retry stage comes back without an answer */
 	MwAnswer   *answer;
 

@@ -417,6 +417,8 @@ struct MwRun
 	const char *tenant;
 	const char *session;		/* NULL: no thread is kept */
 	bool		memory;			/* the session keeps the thread */
+	uint64		id_seed;		/* of the ids of its messages ... */
+	uint64		nmsgs;			/* ... and how many it has given */
 	pg_uuid_t	run_id;
 	char		run_id_text[MW_RUN_ID_CHARS + 1];
 	const MwAgent *agent;
@@ -464,6 +466,8 @@ struct MwRun
 	List	   *input;			/* of MwMsg *: what its caller said */
 	MwUsage		usage;
 	MwMoney		cost;
+	int64		replayed_tokens;	/* of answers out of the record: they count in its limits, not in its result */
+	MwMoney		replayed_cost;
 	int64		inner_tokens;	/* of runs that its tools and hooks have called: they count in its limits, not in its result */
 	MwMoney		inner_cost;
 	int			inner_calls;

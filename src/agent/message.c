@@ -11,7 +11,7 @@
  */
 #include "mw.h"
 
-#include "common/pg_prng.h"
+#include "common/hashfn.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
@@ -40,11 +40,16 @@ typedef struct Parts
 	Jsonb	   *metadata;
 } Parts;
 
-/* An id that no other message has: it names and guards nothing */
+/*
+ * An id that no other message has: it names and guards nothing.  Hooks see it, and
+ * may tell a model of it, so a run that is made again gives the same ones.
+ */
 static char *
-new_id(void)
+new_id(MwRun *run)
 {
-	return psprintf("msg-%016llx", (unsigned long long) pg_prng_uint64(&pg_global_prng_state));
+	uint64		n = run->nmsgs++;
+
+	return psprintf("msg-%016llx", (unsigned long long) hash_bytes_extended((unsigned char *) &n, sizeof(n), run->id_seed));
 }
 
 static void
@@ -72,13 +77,13 @@ push_calls(JsonbParseState **st, const char *key, const MwToolCall *calls, int n
 }
 
 static MwMsg *
-make(const Parts *p)
+make(MwRun *run, const Parts *p)
 {
 	MwMsg	   *msg = palloc0(sizeof(MwMsg));
 	JsonbParseState *st = NULL;
 	JsonbValue	content = p->content;
 
-	msg->id = p->id != NULL ? p->id : new_id();
+	msg->id = p->id != NULL ? p->id : new_id(run);
 	msg->role = p->role;
 	msg->calls = p->calls;
 	msg->ncalls = p->ncalls;
@@ -241,7 +246,7 @@ mw_msg_read(MwRun *run, Jsonb *json, const char *what)
 	else if (mw_json_get(json, "tool_call_id") != NULL)
 		bad_message(what, "It has a tool_call_id and is not a tool's.");
 
-	msg = make(&p);
+	msg = make(run, &p);
 	MemoryContextSwitchTo(old);
 	return msg;
 }
@@ -291,7 +296,7 @@ static MwMsg *
 make_in(MwRun *run, const Parts *p)
 {
 	MemoryContext old = MemoryContextSwitchTo(run->cxt);
-	MwMsg	   *msg = make(p);
+	MwMsg	   *msg = make(run, p);
 
 	MemoryContextSwitchTo(old);
 	return msg;
@@ -333,8 +338,9 @@ mw_msg_of_answer(MwRun *run, const MwAnswer *answer)
 	{
 		MwToolCall	call = answer->tool_calls[i];
 
-		if (call.id == NULL || call.id[0] == '\0')
-			call.id = psprintf("call-%016llx", (unsigned long long) pg_prng_uint64(&pg_global_prng_state));
+		if (call.unnamed)
+			call.id = psprintf("call_%s", new_id(run) + strlen("msg-"));
+		call.unnamed = false;
 		if (call.name == NULL)
 			call.name = "";
 		if (call.args != NULL)
@@ -342,7 +348,7 @@ mw_msg_of_answer(MwRun *run, const MwAnswer *answer)
 		else
 			p.invalid[p.ninvalid++] = call;
 	}
-	msg = make(&p);
+	msg = make(run, &p);
 	MemoryContextSwitchTo(old);
 	return msg;
 }

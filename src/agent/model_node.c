@@ -21,6 +21,7 @@
 #include "agent/structured.h"
 #include "agent/trace.h"
 #include "call/request.h"
+#include "stage/stages.h"
 #include "util/json.h"
 #include "util/json_push.h"
 
@@ -61,7 +62,10 @@ mw_response_of(MwMsg *msg)
 
 /* ---------- one call ---------- */
 
-/* How many answers to the same bytes this run has had: they were recorded under these numbers */
+/*
+ * How many answers to the same bytes this run has had, or may have had: they were
+ * recorded under these numbers, those that could not be used too.
+ */
 static int
 answers_to(const MwCall *call)
 {
@@ -76,13 +80,13 @@ answers_to(const MwCall *call)
 static void
 count_answer(MwRun *run, const MwCall *call)
 {
-	if (call->cache == MW_CACHE_HIT)
+	if (!call->had)
 		return;					/* nothing was recorded */
 	for (int i = 0; i < run->nseen; i++)
 	{
 		if (memcmp(&run->seen[i].key, &call->call_key, sizeof(MwKey)) == 0)
 		{
-			run->seen[i].times++;
+			run->seen[i].times = call->nth + 1;
 			return;
 		}
 	}
@@ -91,7 +95,7 @@ count_answer(MwRun *run, const MwCall *call)
 	else if (run->nseen >= 8 && (run->nseen & (run->nseen - 1)) == 0)
 		run->seen = repalloc(run->seen, sizeof(MwSeen) * run->nseen * 2);
 	run->seen[run->nseen].key = call->call_key;
-	run->seen[run->nseen++].times = 1;
+	run->seen[run->nseen++].times = call->nth + 1;
 }
 
 /* What the caller's options, the request and the run's limits say to the stages */
@@ -202,6 +206,19 @@ add_usage(MwRun *run, const MwUsage *usage)
 		outer->inner_tokens += usage->input_tokens + usage->output_tokens;
 }
 
+/* What an answer out of the record had used: it is not paid again, and counts in the run's limits as it did */
+static void
+add_replayed(MwRun *run, const MwUsage *used, MwMoney cost)
+{
+	run->replayed_tokens += used->input_tokens + used->output_tokens;
+	run->replayed_cost += cost;
+	for (MwRun *outer = run->outer; outer != NULL; outer = outer->outer)
+	{
+		outer->inner_tokens += used->input_tokens + used->output_tokens;
+		outer->inner_cost += cost;
+	}
+}
+
 /* The answer of the six stages to one request */
 static MwMsg *
 execute(MwRun *run, const MwModelRequest *req)
@@ -210,6 +227,8 @@ execute(MwRun *run, const MwModelRequest *req)
 	MwCall	   *call;
 	MwMsg	   *msg;
 	MwFrame		barrier;
+	MwUsage		used;
+	MwMoney		cost;
 	int			traced;
 
 	mw_frame_check(run);
@@ -233,6 +252,7 @@ execute(MwRun *run, const MwModelRequest *req)
 		MemoryContextSwitchTo(run->cxt);
 		mw_frame_pop(&barrier);
 		add_cost(run, call);
+		count_answer(run, call);
 		run->http_status = call->reply != NULL ? call->reply->http_status : 0;
 		run->retry_after_ms = call->reply != NULL ? call->reply->retry_after_ms : -1;
 		mw_frame_note(run);
@@ -261,15 +281,18 @@ execute(MwRun *run, const MwModelRequest *req)
 		foreach(lc, call->notices)
 			run->notices = lappend(run->notices, pstrdup(lfirst(lc)));
 	}
+	used = mw_answer_used(call, &cost);
+	if (call->replayed)
+		add_replayed(run, &used, cost);
 	msg = mw_msg_of_answer(run, call->answer);
-	if (call->answer->usage.input_tokens + call->answer->usage.output_tokens > 0)
+	/* as its provider reported it, whether that is paid for now or was before (LangChain's usage_metadata) */
+	if (!used.estimated)
 	{
 		StringInfoData usage;
 
 		initStringInfo(&usage);
 		appendStringInfo(&usage, "{\"input_tokens\": " INT64_FORMAT ", \"output_tokens\": " INT64_FORMAT ", \"total_tokens\": " INT64_FORMAT "}",
-						 call->answer->usage.input_tokens, call->answer->usage.output_tokens,
-						 call->answer->usage.input_tokens + call->answer->usage.output_tokens);
+						 used.input_tokens, used.output_tokens, used.input_tokens + used.output_tokens);
 		msg = mw_msg_with_metadata(run, msg, "usage", mw_json_parse(usage.data, usage.len, NULL));
 	}
 	/* arguments and texts of the answer lie in the call's memory */

@@ -12,6 +12,8 @@
  */
 #include "mw.h"
 
+#include "common/hashfn.h"
+#include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -116,6 +118,7 @@ mw_run_make(const MwInvokeArgs *args, MwCallUse use)
 	run->session = args->session;
 	run->run_id = base->run_id;
 	mw_run_id_text(run->run_id_text, &run->run_id);
+	run->id_seed = pg_prng_uint64(&pg_global_prng_state);
 	run->options = whole.options != NULL && JB_ROOT_COUNT(whole.options) > 0 ? whole.options : NULL;
 	run->role = GetUserId();
 	run->through = mw_outer_role();
@@ -398,6 +401,23 @@ mw_run_require_session(const MwRun *run)
 				 errhint("Name a session of your own.")));
 }
 
+/*
+ * Ids of messages are the same where a named request is made again, and those of
+ * no other: of other requests by the name, and of the same name, which may come
+ * again when its result is older than the retention, by the thread's step.
+ */
+static void
+seed_ids(MwRun *run)
+{
+	const char *parts[] = {run->tenant, run->session != NULL ? run->session : "", run->base->request_id};
+
+	if (!run->base->request_named)
+		return;
+	run->id_seed = run->step;
+	for (int i = 0; i < lengthof(parts); i++)
+		run->id_seed = hash_bytes_extended((const unsigned char *) parts[i], strlen(parts[i]), run->id_seed);
+}
+
 /* The session is this transaction's, and its thread is read */
 MwSaved *
 mw_run_open(MwRun *run)
@@ -420,6 +440,8 @@ mw_run_open(MwRun *run)
 				 errdetail("Another transaction has a run of it, or decides in it."),
 				 errhint("Without options.session_busy = 'error' the call waits for its end.")));
 	saved = mw_saved_read(run);
+	run->step = saved->step;
+	seed_ids(run);
 	mw_thread_open(run, saved);
 	if (run->memory && run->base->redact)
 		mw_pii_session_load(&run->map, run->tenant, run->session, true);
@@ -452,9 +474,8 @@ mw_run_begin(MwRun *run)
 	List	   *input;
 	MwSaved    *saved;
 
-	input = read_input(run);
 	saved = mw_run_open(run);
-	run->step = saved->step;
+	input = read_input(run);
 	mw_state_begin(run, saved->state, NULL);
 	if (strcmp(saved->status, "tool_calls") == 0 && only_results(input))
 	{

@@ -149,14 +149,14 @@ limit_by(const MwRun *run, int64 max_tokens, MwCall *call)
 
 	if (max_tokens > 0)
 	{
-		int64		tokens = max_tokens - run->usage.input_tokens - run->usage.output_tokens - run->inner_tokens;
+		int64		tokens = max_tokens - run->usage.input_tokens - run->usage.output_tokens - run->replayed_tokens - run->inner_tokens;
 
 		tokens = Max(tokens, 1);
 		call->run_tokens = call->run_tokens > 0 ? Min(call->run_tokens, tokens) : tokens;
 	}
 	if (run->max_cost >= 0)
 	{
-		MwMoney		cost = run->max_cost - run->cost - run->inner_cost;
+		MwMoney		cost = run->max_cost - run->cost - run->replayed_cost - run->inner_cost;
 
 		cost = Max(cost, 0);
 		call->run_cost = call->run_cost >= 0 ? Min(call->run_cost, cost) : cost;

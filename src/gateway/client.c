@@ -491,6 +491,48 @@ gateway_book_hit(MwCall *call)
 
 /* ---------- recorded and cached answers ---------- */
 
+/*
+ * The last failure of an earlier try of the request, and whether that try went on:
+ * of this one too the attempts are in the ledger, under another run, or behind
+ * those that a leg found there.
+ */
+static void
+look_for_failure(MwCall *call, MwStored *stored)
+{
+	static MwStmt failed = {
+		.sql = "SELECT f.http_status, f.error FROM mw.attempt AS f "
+		"WHERE f.tenant OPERATOR(pg_catalog.=) $1 AND f.request_id OPERATOR(pg_catalog.=) $2 "
+		"AND f.call_key OPERATOR(pg_catalog.=) $3 AND f.nth OPERATOR(pg_catalog.=) $4 AND f.request_named "
+		"AND f.outcome OPERATOR(pg_catalog.=) 'failed' AND (f.run_id OPERATOR(pg_catalog.<>) $5 OR f.attempt OPERATOR(pg_catalog.<=) $6) "
+		"AND EXISTS (SELECT FROM mw.attempt AS a WHERE a.tenant OPERATOR(pg_catalog.=) $1 "
+		"AND a.request_id OPERATOR(pg_catalog.=) $2 AND a.request_named AND a.outcome OPERATOR(pg_catalog.=) 'ok' "
+		"AND a.run_id OPERATOR(pg_catalog.=) f.run_id AND a.call OPERATOR(pg_catalog.>) f.call "
+		"AND (a.run_id OPERATOR(pg_catalog.<>) $5 OR a.attempt OPERATOR(pg_catalog.<=) $6)) "
+		"ORDER BY f.started_at DESC LIMIT 1",
+		.nargs = 6, .types = {TEXTOID, TEXTOID, BYTEAOID, INT4OID, UUIDOID, INT4OID}
+	};
+	Datum		values[6];
+
+	values[0] = CStringGetTextDatum(call->tenant);
+	values[1] = CStringGetTextDatum(call->request_id);
+	values[2] = PointerGetDatum(mw_key_bytea(&call->call_key));
+	values[3] = Int32GetDatum(call->nth);
+	values[4] = UUIDPGetDatum(&call->run_id);
+	values[5] = Int32GetDatum(call->attempts_before);
+	SPI_connect();
+	if (mw_spi_read(&failed, MW_AS_CALLER, values, NULL, 1) > 0)
+	{
+		bool		isnull;
+		Datum		status = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
+		char	   *error = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
+
+		stored->went_on = true;
+		stored->http_status = isnull ? 0 : DatumGetInt32(status);
+		stored->error = error != NULL ? MemoryContextStrdup(call->cxt, error) : NULL;
+	}
+	SPI_finish();
+}
+
 static MwStored
 gateway_recorded(MwCall *call)
 {
@@ -498,9 +540,10 @@ gateway_recorded(MwCall *call)
 		.sql = "SELECT outcome FROM mw.attempt "
 		"WHERE tenant OPERATOR(pg_catalog.=) $1 AND request_id OPERATOR(pg_catalog.=) $2 "
 		"AND call_key OPERATOR(pg_catalog.=) $3 AND nth OPERATOR(pg_catalog.=) $4 AND request_named "
-		"AND outcome IN ('running', 'unknown')",
+		"AND outcome IN ('running', 'unknown', 'failed')",
 		.nargs = 4, .types = {TEXTOID, TEXTOID, BYTEAOID, INT4OID}
 	};
+	bool		failed = false;
 	MwStored	stored = mw_stored_answer(&mw_table_answer, call->tenant, call->request_id, &call->call_key, call->nth);
 	Datum		values[4];
 	uint64		n;
@@ -521,10 +564,14 @@ gateway_recorded(MwCall *call)
 
 		if (strcmp(outcome, "running") == 0)
 			stored.running = true;
+		else if (strcmp(outcome, "failed") == 0)
+			failed = true;
 		else
 			stored.unknown = true;
 	}
 	SPI_finish();
+	if (failed && !stored.running && !stored.unknown)
+		look_for_failure(call, &stored);
 	if (stored.running)
 		(void) mw_gateway_ensure();	/* after a crash it is the next gateway that says what became of it */
 	return stored;

@@ -95,6 +95,9 @@ typedef struct MwStored
 	bool		running;		/* recorded answers: an attempt of an earlier run is still in flight */
 	bool		unknown;		/* recorded answers: its outcome is unknown */
 	bool		unusable;		/* a complete 2xx that could not be used: MW405 again */
+	bool		went_on;		/* recorded answers: it failed, and an earlier run had answers to other requests after that ... */
+	int			http_status;	/* ... what it failed with; 0: nothing was sent ... */
+	char	   *error;			/* ... and NULL, or what was said of it */
 	char	   *body;
 	int			body_len;
 } MwStored;

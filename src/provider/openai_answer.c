@@ -224,7 +224,8 @@ decode_call(const MwOpenaiCall *from, int n, MwToolCall *to)
 	const char *s = from->args;
 
 	/* a few servers leave the id out: pairing needs one */
-	to->id = from->id != NULL && from->id[0] != '\0' ? from->id : psprintf("call_%d", n);
+	to->unnamed = from->id == NULL || from->id[0] == '\0';
+	to->id = to->unnamed ? psprintf("call_%d", n) : from->id;
 	to->name = from->name;
 
 	/* no arguments is legal and comes in many spellings */
@@ -269,6 +270,8 @@ mw_openai_decode_parsed(const char *body, int len)
 
 	c = &r->best;
 	answer = palloc0(sizeof(MwAnswer));
+	answer->body = body;
+	answer->body_len = len;
 	answer->text = unconstify(char *, text_of(c));
 	answer->len = answer->text != NULL ? strlen(answer->text) : 0;
 	answer->finish = c->finish != NULL ? c->finish : c->ncalls > 0 ? "tool_calls" : NULL;

@@ -321,6 +321,8 @@ mw_openai_decode(const char *body, int len)
 		return mw_openai_decode_parsed(body, len);
 
 	answer = palloc0(sizeof(MwAnswer));
+	answer->body = body;
+	answer->body_len = len;
 	answer->text = text;
 	answer->len = text_len;
 	answer->finish = "stop";

@@ -21,6 +21,7 @@
 #include "storage/latch.h"
 #include "utils/builtins.h"
 
+#include "gateway/bill.h"
 #include "gateway/counters.h"
 #include "gateway/transport.h"
 #include "policy/policy.h"
@@ -238,6 +239,62 @@ refuse_run(MwCall *call, MwUnit unit, MwMoney limit, MwMoney prompt)
 
 /* ---------- recorded answers ---------- */
 
+/* An answer that could not be used is that again, in the words that its first run had for it */
+static void
+replay_unusable(MwCall *call, const MwStored *stored)
+{
+	MwReply    *reply = palloc0(sizeof(MwReply));
+	MwBill		bill;
+
+	mw_bill_make(&bill, MW_HTTP_COMPLETE, 200, stored->body, stored->body_len, "", call->provider,
+				 call->prompt_tokens, &call->reserved.price, (MwAmounts) {0});
+	reply->kind = MW_OUTCOME_FAILED;
+	reply->http_status = 200;
+	reply->retry_after_ms = -1;
+	reply->recorded = true;
+	reply->error = pstrdup(bill.error);
+	call->reply = reply;
+	call->failure = mw_failure_of(call, reply, "");
+}
+
+/*
+ * A failure that an earlier run went on after: a fallback's answer, or a hook's, was
+ * paid for then.  Were this model asked again it might answer, and all that came
+ * after would be another conversation.
+ */
+static void
+replay_failure(MwCall *call, const MwStored *stored)
+{
+	MwReply    *reply = palloc0(sizeof(MwReply));
+
+	reply->kind = stored->http_status != 0 ? MW_OUTCOME_FAILED : MW_OUTCOME_NOT_SENT;
+	reply->http_status = stored->http_status;
+	reply->retry_after_ms = -1;
+	reply->recorded = true;
+	reply->error = stored->error;
+	call->attempt = 1;
+	call->reply = reply;
+	call->failure = mw_failure_of(call, reply, "");
+}
+
+/* Where the earlier run sent the same bytes again after an unknown outcome, what came of that is its answer */
+static void
+pass_unknown(MwCall *call, MwStored *stored)
+{
+	MwStored	next = *stored;
+	int			nth = call->nth;
+
+	while (next.unknown && !next.found)
+	{
+		call->nth++;
+		next = call->transport->recorded(call);
+	}
+	if (next.found)
+		*stored = next;
+	else
+		call->nth = nth;
+}
+
 /*
  * The answer that an earlier run of this request_id got for these bytes.
  * Where that run's call is still in flight (it outlives its caller) we wait for
@@ -252,19 +309,27 @@ use_recorded(MwCall *call)
 	{
 		MwStored	stored = call->transport->recorded(call);
 
+		if (stored.unknown && !call->resend_unknown)
+			pass_unknown(call, &stored);
 		if (stored.found)
 		{
+			call->had = true;
 			if (stored.unusable)
-				ereport(ERROR,
-						(errcode(ERRCODE_MW_BAD_ANSWER),
-						 errmsg("the recorded answer of this request_id cannot be used"),
-						 errdetail("An earlier run got and paid for an answer that is malformed; it is not sent again."),
-						 errhint("Use another request_id.")));
-			call->answer = call->provider->decode(stored.body, stored.body_len);
-			memset(&call->answer->usage, 0, sizeof(MwUsage));
-			call->replayed = true;
+				replay_unusable(call, &stored);
+			else
+			{
+				call->answer = call->provider->decode(stored.body, stored.body_len);
+				memset(&call->answer->usage, 0, sizeof(MwUsage));
+				call->replayed = true;
+			}
 			return true;
 		}
+		if (stored.went_on)
+		{
+			replay_failure(call, &stored);
+			return true;
+		}
+		call->had = stored.unknown;
 		if (stored.unknown && !call->resend_unknown)
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_OUTCOME_UNKNOWN),

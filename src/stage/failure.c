@@ -197,7 +197,11 @@ mw_call_end(MwCall *call, const char *text, const char *ended_by)
 	if (call->answer == NULL)
 		call->cache = MW_CACHE_OFF;
 	else
+	{
 		end->usage = call->answer->usage;
+		end->body = call->answer->body;
+		end->body_len = call->answer->body_len;
+	}
 	end->text = MemoryContextStrdup(call->cxt, text);
 	end->len = strlen(text);
 	end->finish = "stop";

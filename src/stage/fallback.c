@@ -40,6 +40,7 @@ adopt(MwCall *call, int i)
 	call->reply = NULL;
 	call->failure = NULL;
 	call->alone = false;
+	call->had = false;
 	call->body = NULL;
 }
 

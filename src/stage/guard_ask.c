@@ -91,6 +91,7 @@ ask_model(MwCall *call, const MwGuard *g, const char *s, int len)
 	inner->attempt = 0;
 	inner->reply = NULL;
 	inner->replayed = false;
+	inner->had = false;
 	inner->alone = false;
 	inner->answer = NULL;
 	inner->at = MW_STAGE_BUDGET;

@@ -8,6 +8,7 @@
  */
 #include "mw.h"
 
+#include "gateway/bill.h"
 #include "gateway/transport.h"
 #include "policy/policy.h"
 #include "policy/server.h"
@@ -75,6 +76,8 @@ mw_model_run(MwCall *call)
 	call->cost += call->reply->cost;
 	call->unpriced |= !r->price.known && call->reply->counted;
 	mw_fault("parse");
+	call->had = call->reply->kind == MW_OUTCOME_OK || call->reply->kind == MW_OUTCOME_UNKNOWN || call->reply->unknown_before ||
+		(call->reply->kind == MW_OUTCOME_FAILED && call->reply->http_status >= 200 && call->reply->http_status < 300);
 	if (call->reply->kind != MW_OUTCOME_OK)
 		return;
 	call->answer = call->provider->decode(call->reply->body, call->reply->body_len);
@@ -84,6 +87,23 @@ mw_model_run(MwCall *call)
 		call->replayed = true;
 		memset(&call->answer->usage, 0, sizeof(MwUsage));
 	}
+}
+
+/*
+ * A replayed run has to go the way it went, so whoever looks at an answer's usage
+ * gets this: it is the same whether the answer is new, recorded or cached.
+ */
+MwUsage
+mw_answer_used(const MwCall *call, MwMoney *cost)
+{
+	const MwAnswer *answer = call->answer;
+	MwBill		bill = {.usage.estimated = true};
+
+	if (answer->body != NULL)
+		mw_bill_make(&bill, MW_HTTP_COMPLETE, 200, answer->body, answer->body_len, "", call->provider,
+					 call->prompt_tokens, &call->reserved.price, (MwAmounts) {0});
+	*cost = bill.cost;
+	return bill.usage;
 }
 
 void

@@ -31,6 +31,9 @@ extern void mw_fallback_start(MwCall *call);
 extern void mw_fallback_next(MwCall *call);
 extern char *mw_fallback_story(const MwCall *call); /* the models that failed, for a detail; NULL for none */
 
+/* model.c: what an answer used and cost when it was new, as its provider said, or (estimated) as we count */
+extern MwUsage mw_answer_used(const MwCall *call, MwMoney *cost);
+
 /* failure.c: what a reply that is no answer means */
 extern bool mw_failure_again(const MwCall *call, const struct MwReply *r);	/* may the same model be asked again? */
 extern MwFailure *mw_failure_of(const MwCall *call, const struct MwReply *r, const char *why);
