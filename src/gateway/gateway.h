@@ -1,7 +1,8 @@
 /*
  * gateway.h - the parts of the gateway, for each other.
  *
- *   client.c  the backend's side: hand over, wait, release
+ *   client.c  the backend's side: reserve, ask, settle
+ *   slot.c    ... and how a request of it gets across
  *   launch.c  starting and stopping the worker of a database
  *   worker.c  the worker's process: comes, loops, goes
  *   flight.c  one exchange, from the queue to the reply
@@ -28,6 +29,15 @@
 
 /* client.c */
 extern void mw_gateway_record(const char *tenant, const pg_uuid_t *run_id);
+
+/* slot.c */
+/* Pack a request, put it into a slot of its database's queue and wake the gateway; "a" may be NULL for work that is no call, "r" where nobody is told of soft limits */
+extern int	mw_slot_queue(MwGate *gate, const MwWire *head, const char *tenant, const char *session,
+						  const MwAttempt *a, const MwReservation *r, bool owns_reservation);
+extern void *mw_slot_hold(int slot);	/* held.c leaves it when the transaction aborts */
+extern MwWireReply *mw_slot_wait(int slot, void *held, MwInstant deadline); /* until it is answered */
+extern MwWireReply *mw_slot_ask(const MwWire *head, const char *tenant, const char *session, const MwAttempt *a,
+								MwInstant deadline);	/* all of it */
 
 /* launch.c */
 extern void mw_launch_init(void);	/* utility hook; from _PG_init while preloading */

@@ -14,17 +14,6 @@
  * no thread).  CURLOPT_QUICK_EXIT keeps libcurl from joining a resolver thread
  * that hangs on a silent name server.
  *
- * Descriptors: libcurl tells us what to wait for on each socket.  A kept-alive
- * connection would cost two epoll_ctl() a request; instead its socket stays
- * registered for reading between requests, and leaves when it stirs meanwhile:
- * the server closed it, or said something that nobody asked for.  That libcurl
- * finds out before the next use cannot be relied on (8.20 looks once a second).
- * Staying registered is safe only for sockets whose closing we see, which is
- * what the open and close callbacks mark; others (the resolver's pipe) are
- * unregistered at once.  How many descriptors we may use is settled at the start:
- * the rest of the process's limit is PostgreSQL's, which has to open its WAL
- * whatever we do.
- *
  * Stalling: libcurl's own limit (LOW_SPEED) would count the time in which a model
  * thinks.  So the bytes of each transfer are watched here, while the request is
  * being written and from the first line of the answer on.
@@ -32,24 +21,16 @@
 #include "postgres.h"
 
 #include <errno.h>
-#include <linux/tcp.h>
 #include <malloc.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "gateway/address.h"
 #include "gateway/http_int.h"
 #include "gateway/http_text.h"
 
 /* Idle connections that are kept.  A server's own idle limit mostly ends them first. */
 #define MAX_CONNECTIONS		256
-
-#define EVENTS_A_ROUND		64
 
 /*
  * CURLMOPT_RESOLVE_THREADS_MAX and CURLMOPT_QUICK_EXIT, as later headers call them:
@@ -61,41 +42,13 @@
 #define MULTI_QUICK_EXIT	((CURLMoption) (CURLOPTTYPE_LONG + 21))
 #define PUSH_EVERY_MS		10
 
-/*
- * Descriptors: this many are asked for, and of what the process gets the half,
- * but at most OTHERS_DESCRIPTORS (max_files_per_process is 1000 unless set),
- * stays with PostgreSQL.  The rest is for connections and for lookups of names,
- * half and half; a lookup is a thread with a pair of sockets and its own to the
- * name server.
- */
-#define WANTED_DESCRIPTORS	16384
-#define OTHERS_DESCRIPTORS	1280
-#define LOOKUP_DESCRIPTORS	4
-
-/* What epoll knows of a descriptor */
-typedef struct Watched
-{
-	uint32		events;			/* registered; 0: not at all */
-	bool		wanted;			/* libcurl waits for it now */
-	bool		ours;			/* opened by mw_http_on_open, so mw_http_on_close will be seen */
-	bool		alone;			/* carries one exchange at a time (HTTP/1): while idle nothing may come */
-	bool		plain;			/* and for http without TLS or proxy: then also */
-	MwHttpTransfer *last;		/* who waited for it last */
-	uint64		received;		/* bytes, when its last answer was complete */
-} Watched;
-
 static CURLM *multi;
 static bool broken;				/* it ran out of memory in its own loop: see act */
-static int	epoll_fd = -1;
 static int64 timer_at = -1;		/* ms of the monotonic clock; -1: none */
-static Watched *watched;
-static int	nwatched;
 static MwHttpTransfer *running_list;
 static int	nrunning;
-static uint64 cut_bytes;		/* mw_http_cut_bytes() */
 static int	nnamed;				/* running transfers to a host name */
 static int	nresolving;			/* ... that have no socket yet */
-static int	nsockets;			/* open, idle ones included */
 static int	max_sockets;
 static int	max_resolving;
 static int64 stall_check_at = -1;	/* ms of the monotonic clock; -1: nothing to check */
@@ -125,7 +78,7 @@ act(curl_socket_t fd, int what)
 {
 	int			running;
 
-	cut_bytes = 0;
+	mw_http_cut_begin();
 	if (!broken)
 		broken = curl_multi_socket_action(multi, fd, what, &running) != CURLM_OK;
 }
@@ -206,129 +159,7 @@ look_for_stalls(void)
 	}
 }
 
-/* ---------- descriptors and the timer ---------- */
-
-static Watched *
-watched_entry(int fd)
-{
-	if (fd < 0)
-		return NULL;
-	if (fd >= nwatched)
-	{
-		int			n = (fd | 63) + 1;
-		Watched    *w = realloc(watched, n * sizeof(Watched));
-
-		if (w == NULL)
-			return NULL;
-		memset(w + nwatched, 0, (n - nwatched) * sizeof(Watched));
-		watched = w;
-		nwatched = n;
-	}
-	return &watched[fd];
-}
-
-/* Register exactly these events; 0 unregisters */
-static void
-watch(int fd, Watched *w, uint32 events)
-{
-	struct epoll_event ev = {.events = events, .data.fd = fd};
-	int			rc;
-
-	if (w->events == events)
-		return;
-	if (events == 0)
-	{
-		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-		w->events = 0;
-		return;
-	}
-	rc = epoll_ctl(epoll_fd, w->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &ev);
-	if (rc < 0 && errno == ENOENT)
-		rc = epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &ev);
-	else if (rc < 0 && errno == EEXIST)
-		rc = epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &ev);
-	w->events = rc < 0 ? 0 : events;
-}
-
-/*
- * What the kernel received on a connection.  libcurl knows only of whole header
- * lines, so that an answer which broke off inside its status line looks to it
- * like none (http_exchange.c says what hangs on that).  So for plain http the
- * count is taken when an answer is complete, and again when the connection is
- * closed: more than that, the closing itself counts as one, was the beginning of
- * an answer.  Over TLS there would be alerts and tickets in it, over HTTP/2
- * other streams.
- */
-static uint64
-tcp_received(int fd)
-{
-	struct tcp_info info;
-	socklen_t	len = sizeof(info);
-
-	memset(&info, 0, sizeof(info));
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
-		return 0;
-	return info.tcpi_bytes_received;
-}
-
-static void
-answer_complete(MwHttpTransfer *t)
-{
-	curl_socket_t fd = t->fd;
-	Watched    *w;
-	long		version = 0;
-
-	/* on the shortest path libcurl never had to wait, and told us no socket */
-	if (fd < 0 && curl_easy_getinfo(t->easy, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK)
-		return;
-	w = watched_entry(fd);
-	if (w == NULL || !w->ours)
-		return;
-	curl_easy_getinfo(t->easy, CURLINFO_HTTP_VERSION, &version);
-	w->alone = version == CURL_HTTP_VERSION_1_0 || version == CURL_HTTP_VERSION_1_1;
-	if (w->plain && (t->fd < 0 || w->last == t))
-	{
-		w->received = tcp_received(fd);
-		if (w->events == 0)
-			watch(fd, w, EPOLLIN | EPOLLRDHUP);
-	}
-}
-
-/* Bytes of unfinished answers on connections closed during this call into libcurl */
-uint64
-mw_http_cut_bytes(void)
-{
-	return cut_bytes;
-}
-
-static int
-on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp)
-{
-	Watched    *w = watched_entry(fd);
-	uint32		events = 0;
-
-	/*
-	 * Never -1, which ends every transfer of the multi handle for good.  What
-	 * cannot be watched, for lack of memory, ends at its own deadline.
-	 */
-	if (w == NULL)
-		return 0;
-	if (what == CURL_POLL_IN || what == CURL_POLL_INOUT)
-		events |= EPOLLIN | EPOLLRDHUP;
-	if (what == CURL_POLL_OUT || what == CURL_POLL_INOUT)
-		events |= EPOLLOUT;
-	w->wanted = events != 0;
-	if (events == 0 && w->ours)
-		events = EPOLLIN | EPOLLRDHUP;	/* idle: stays, for reading only */
-	else if (w->plain && what == CURL_POLL_IN)
-	{
-		curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **) &w->last);
-		if (w->last != NULL)
-			w->last->fd = fd;
-	}
-	watch(fd, w, events);
-	return 0;
-}
+/* ---------- libcurl's loop ---------- */
 
 static int
 on_timer(CURLM *m, long ms, void *arg)
@@ -337,55 +168,13 @@ on_timer(CURLM *m, long ms, void *arg)
 	return 0;
 }
 
-curl_socket_t
-mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr)
+/* An address is tried */
+void
+mw_http_opened(MwHttpTransfer *t)
 {
-	MwHttpTransfer *t = arg;
-	Watched    *w;
-	int			fd;
-
-	mw_http_resolved(t);
-	if (!mw_http_may_begin(t) || !mw_http_may_call(t, mw_address_kind(&addr->addr)))
-		return CURL_SOCKET_BAD;
-	if (nsockets >= max_sockets)
-	{
-		t->socket_errno = EMFILE;
-		return CURL_SOCKET_BAD;
-	}
-	fd = socket(addr->family, addr->socktype | SOCK_CLOEXEC, addr->protocol);
-	w = watched_entry(fd);
-	if (w == NULL)
-	{
-		t->socket_errno = fd < 0 ? errno : ENOMEM;
-		if (fd >= 0)
-			close(fd);
-		return CURL_SOCKET_BAD;
-	}
-	nsockets++;
 	t->opened = true;
 	if (push_at < 0 && !t->literal)
 		push_at = now_ms() + PUSH_EVERY_MS;
-	memset(w, 0, sizeof(*w));
-	w->ours = true;
-	w->plain = !t->https && t->proxy == NULL;
-	return fd;
-}
-
-/* arg is that of the transfer which opened the connection, and may be gone: not used */
-int
-mw_http_on_close(void *arg, curl_socket_t fd)
-{
-	Watched    *w = watched_entry(fd);
-
-	if (w != NULL)
-	{
-		if (w->plain)
-			cut_bytes = Max(cut_bytes, tcp_received(fd) - w->received);
-		watch(fd, w, 0);
-		memset(w, 0, sizeof(*w));
-	}
-	nsockets--;
-	return close(fd);
 }
 
 /* Its name is resolved, or nobody waits for that any more */
@@ -402,7 +191,7 @@ make_multi(void)
 	multi = curl_multi_init();
 	if (multi == NULL)
 		return false;
-	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+	curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, mw_http_on_socket);
 	curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
 	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long) Min(MAX_CONNECTIONS, max_sockets / 2));
 	(void) curl_multi_setopt(multi, RESOLVE_THREADS_MAX, (long) max_resolving);
@@ -560,7 +349,7 @@ mw_http_next(MwHttpResult *r)
 			continue;
 		curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **) &t);
 		if (rc == CURLE_OK && t->proxy == NULL)
-			answer_complete(t);
+			mw_http_answer_complete(t);
 		finish(t, rc, r);
 		return true;
 	}
@@ -581,32 +370,13 @@ mw_http_running(void)
 	return nrunning;
 }
 
-/* ---------- the loop ---------- */
-
-/* What of the process's descriptors is ours: see WANTED_DESCRIPTORS */
-static void
-share_descriptors(void)
-{
-	struct rlimit r = {WANTED_DESCRIPTORS, WANTED_DESCRIPTORS};
-	int			ours;
-
-	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < WANTED_DESCRIPTORS && r.rlim_cur < r.rlim_max)
-	{
-		r.rlim_cur = Min(WANTED_DESCRIPTORS, r.rlim_max);
-		if (setrlimit(RLIMIT_NOFILE, &r) != 0)
-			(void) getrlimit(RLIMIT_NOFILE, &r);
-	}
-	if (r.rlim_cur > WANTED_DESCRIPTORS)	/* infinity, too */
-		r.rlim_cur = WANTED_DESCRIPTORS;
-	ours = (int) (r.rlim_cur - Min(r.rlim_cur / 2, OTHERS_DESCRIPTORS));
-	max_sockets = ours / 2;
-	max_resolving = ours / 2 / LOOKUP_DESCRIPTORS;
-}
+/* ---------- ours ---------- */
 
 bool
 mw_http_init(char *why, size_t whylen)
 {
 	curl_version_info_data *v;
+	int			fd;
 
 	if (multi != NULL)
 		return true;
@@ -627,7 +397,6 @@ mw_http_init(char *why, size_t whylen)
 		return false;
 	}
 
-	share_descriptors();
 #ifdef M_MMAP_THRESHOLD
 	/* glibc raises it with each large block that is freed, and the bodies of answers then lie on the heap in each other's way */
 	(void) mallopt(M_MMAP_THRESHOLD, 128 * 1024);
@@ -642,21 +411,14 @@ mw_http_init(char *why, size_t whylen)
 	sigdelset(&all_signals, SIGABRT);
 	sigdelset(&all_signals, SIGTRAP);
 
-	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (epoll_fd < 0 || !make_multi())
+	fd = mw_http_sockets_open(&max_sockets, &max_resolving);
+	if (fd < 0 || !make_multi())
 	{
-		snprintf(why, whylen, "could not make the event loop: %s",
-				 epoll_fd < 0 ? strerror(errno) : "out of memory");
+		snprintf(why, whylen, "could not make the event loop: %s", fd < 0 ? strerror(errno) : "out of memory");
 		mw_http_close();
 		return false;
 	}
 	return true;
-}
-
-int
-mw_http_fd(void)
-{
-	return epoll_fd;
 }
 
 long
@@ -701,60 +463,13 @@ push_connecting(void)
 	}
 }
 
-/*
- * Something came on an idle connection: see "Descriptors".  Where it cannot be
- * used again its sending side is closed too, so that a request on it fails
- * before anything is written and goes to another one.
- */
-static void
-idle_stirs(int fd, Watched *w, uint32 events)
-{
-	char		c;
-	ssize_t		n = recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
-
-	/* of this round, and read already: libcurl runs what is due whenever it is called */
-	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-		return;
-	/* over TLS it may be a ping of HTTP/2; a ticket for the session costs a connection at most */
-	if (n <= 0 || w->plain || w->alone || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)))
-		shutdown(fd, SHUT_RDWR);
-	watch(fd, w, 0);
-}
-
 void
 mw_http_drive(void)
 {
-	struct epoll_event events[EVENTS_A_ROUND];
 	sigset_t	saved;
 	bool		blocked = block_signals(&saved);
-	int			n;
 
-	n = epoll_wait(epoll_fd, events, EVENTS_A_ROUND, 0);
-	for (int i = 0; i < n; i++)
-	{
-		int			fd = events[i].data.fd;
-		Watched    *w = watched_entry(fd);
-		int			what = 0;
-
-		if (w == NULL || w->events == 0)
-			continue;			/* closed by what an earlier event of this round did */
-		if (!w->wanted)
-		{
-			idle_stirs(fd, w, events[i].events);
-			continue;
-		}
-
-		/*
-		 * An error is for libcurl to find by reading or writing: told so, it
-		 * would give up without looking at what came before.
-		 */
-		if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
-			what |= CURL_CSELECT_IN;
-		if ((events[i].events & EPOLLOUT) ||
-			((events[i].events & (EPOLLHUP | EPOLLERR)) && (w->events & EPOLLOUT)))
-			what |= CURL_CSELECT_OUT;
-		act(fd, what);
-	}
+	mw_http_sockets_drive(act);
 
 	/* after the sockets: what is to be sent now must not go out on a connection just seen to be dead */
 	if (timer_at >= 0 && (timer_at == 0 || timer_at <= now_ms()))
@@ -776,13 +491,8 @@ mw_http_close(void)
 	if (multi != NULL)
 		curl_multi_cleanup(multi);
 	multi = NULL;
-	if (epoll_fd >= 0)
-		close(epoll_fd);
-	epoll_fd = -1;
-	free(watched);
-	watched = NULL;
-	nwatched = 0;
+	mw_http_sockets_close();
 	timer_at = stall_check_at = push_at = -1;
-	nsockets = nresolving = nstalled = 0;
+	nresolving = nstalled = 0;
 	curl_global_cleanup();
 }

@@ -1,7 +1,7 @@
 /*
- * http_int.h - between the three files of the HTTP client: http.c (the loop),
- * http_handle.c (easy handles and their options), http_exchange.c (what comes
- * back, and the judgement).  For them alone.
+ * http_int.h - between the files of the HTTP client: http.c (transfers and the
+ * loop), http_sockets.c (what is watched), http_handle.c (easy handles and their
+ * options), http_exchange.c (what comes back, and the judgement).  For them alone.
  */
 #ifndef MW_HTTP_INT_H
 #define MW_HTTP_INT_H
@@ -84,12 +84,21 @@ extern void mw_http_free_handle(MwHttpTransfer *t);
 extern void mw_http_free_handles(void);
 extern const char *mw_http_set_handle(MwHttpTransfer *t, const MwHttpRequest *req); /* NULL, or what is wrong */
 
-/* http.c: callbacks of the sockets; and what has moved is noted there */
+/* http.c: what happens to a transfer is noted there */
 extern void mw_http_moved(MwHttpTransfer *t);
 extern void mw_http_resolved(MwHttpTransfer *t);
+extern void mw_http_opened(MwHttpTransfer *t);
+
+/* http_sockets.c: libcurl's callbacks, and what was received */
+extern int	mw_http_on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *socketp);
 extern curl_socket_t mw_http_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *addr);
 extern int	mw_http_on_close(void *arg, curl_socket_t fd);
-extern uint64 mw_http_cut_bytes(void);
+extern void mw_http_answer_complete(MwHttpTransfer *t);
+extern void mw_http_cut_begin(void);
+extern uint64 mw_http_cut_bytes(void);	/* of unfinished answers on connections closed since it began */
+extern int	mw_http_sockets_open(int *sockets, int *resolving);
+extern void mw_http_sockets_drive(void (*act) (curl_socket_t fd, int what));
+extern void mw_http_sockets_close(void);
 
 /* http_exchange.c */
 extern bool mw_http_may_begin(MwHttpTransfer *t);
