@@ -139,13 +139,11 @@ void
 mw_pairs_close(MwRun *run, List *said, const char *what)
 {
 	MwPatch    *patch = mw_patch_new();
-	int			at = list_length(run->msgs) - 1;
+	int			at = mw_msgs_last(run->msgs, "assistant");
 	MwMsg	   *answer;
 	MwMsg	  **results;
 	const char **before;
 
-	while (at >= 0 && !mw_msg_is(list_nth(run->msgs, at), "assistant"))
-		at--;
 	if (at < 0)
 		return;
 	answer = list_nth(run->msgs, at);

@@ -86,7 +86,7 @@ extern MwCall *mw_call_step(const MwCall *base, const MwCallStep *step);
 extern void mw_run_id_text(char *to, const pg_uuid_t *run_id);	/* so many characters, and a NUL */
 
 /*
- * messages.c: the tool calls of a message, in either spelling, mw's or OpenAI's.  Arguments that are no
+ * message_read.c: the tool calls of a message, in either spelling, mw's or OpenAI's.  Arguments that are no
  * JSON object leave args NULL and raw_args as they were.  What is wrong, a sentence; NULL: nothing
  */
 extern const char *mw_tool_calls_read(Jsonb *message, MwToolCall **calls, int *n);
