@@ -29,6 +29,7 @@
 #include "policy/watch.h"
 #include "util/hash.h"
 #include "util/json.h"
+#include "util/spi.h"
 
 #define MAX_NAME	255			/* bytes of a request_id */
 
@@ -113,6 +114,7 @@ check_may_write(const char *function)
 				 errmsg("cannot execute %s in a read-only transaction", function),
 				 errhint("BEGIN READ WRITE; mw_explain works here.")));
 	PreventCommandIfParallelMode(function);
+	mw_extension_hold();
 }
 
 /* ---------- names ---------- */

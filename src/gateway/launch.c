@@ -26,6 +26,7 @@
 #include "gateway/gateway.h"
 #include "gateway/shm.h"
 #include "gateway/tell.h"
+#include "util/spi.h"
 
 #define START_TIMEOUT_MS	10000	/* a worker that has not come by then never will */
 #define LEAVE_TIMEOUT_MS	10000
@@ -245,6 +246,20 @@ database_wanted(Node *stmt)
 	return name ? get_database_oid(name, true) : InvalidOid;
 }
 
+/* DROP EXTENSION mw */
+static bool
+drops_us(Node *stmt)
+{
+	ListCell   *lc;
+
+	if (!IsA(stmt, DropStmt) || castNode(DropStmt, stmt)->removeType != OBJECT_EXTENSION)
+		return false;
+	foreach(lc, castNode(DropStmt, stmt)->objects)
+		if (strcmp(strVal(lfirst(lc)), "mw") == 0)
+			return true;
+	return false;
+}
+
 /*
  * What counters knew is void with the sums they came from, whatever drops these: DROP EXTENSION, of
  * a schema or of all that a role owns.  Where that is rolled back they are fetched again; until then nobody
@@ -283,6 +298,9 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 	/* whether the role may do it is the command's own business: leaving costs a restart at the next call */
 	if (OidIsValid(db) && db != MyDatabaseId)
 		mw_gateway_leave(db);
+	/* of the roles that may, those that are asked for: nobody else's DROP keeps calls waiting */
+	if (drops_us(pstmt->utilityStmt) && superuser())
+		mw_extension_claim();
 
 	if (next_ProcessUtility)
 		next_ProcessUtility(pstmt, query, read_only_tree, context, params, env, dest, qc);

@@ -45,6 +45,7 @@
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
@@ -350,6 +351,40 @@ mw_extension_owner(void)
 	owner = ((Form_pg_class) GETSTRUCT(tup))->relowner;
 	ReleaseSysCache(tup);
 	return owner;
+}
+
+/*
+ * A call reads and writes tables in an order of its own, DROP EXTENSION locks
+ * them in another: beside calls that do not stop coming that would be one deadlock
+ * after another.  So a call begins with a lock on one table, and DROP EXTENSION
+ * too (mw_extension_claim): whoever comes second waits for the other's end.  It
+ * is a relation's lock because those of this strength go by the fast path.
+ */
+void
+mw_extension_hold(void)
+{
+	for (;;)
+	{
+		Oid			relid;
+
+		(void) mw_extension_owner();
+		relid = owner_relid;
+		LockRelationOid(relid, AccessShareLock);
+		if (OidIsValid(owner) && owner_relid == relid)
+			return;
+		/* what came while it waited was heard of with the lock: that may be another table, or none */
+		UnlockRelationOid(relid, AccessShareLock);
+	}
+}
+
+void
+mw_extension_claim(void)
+{
+	Oid			schema = get_namespace_oid("mw", true);
+	Oid			relid = OidIsValid(schema) ? get_relname_relid("tenant", schema) : InvalidOid;
+
+	if (OidIsValid(relid))
+		LockRelationOid(relid, AccessExclusiveLock);
 }
 
 static Oid

@@ -53,6 +53,10 @@ extern int	mw_row_security_on(int level);
 extern Oid	mw_extension_owner(void);
 extern const char *mw_extension_schema(void);
 
+/* Until the transaction ends: calls hold the extension together, whoever drops it alone */
+extern void mw_extension_hold(void);
+extern void mw_extension_claim(void);
+
 /* Whether tables may be spread over machines (Citus): then this one's heap does not hold what they hold */
 extern bool mw_tables_spread(void);
 

@@ -214,6 +214,42 @@ is(client(dbname => 'second')->word(ask('acme', 'b', 'budget again')), 'budget a
 	$node->safe_psql('second', 'DROP OWNED BY installer CASCADE; DROP ROLE installer');
 }
 
+# ---------- DROP EXTENSION beside calls that do not stop coming ----------
+{
+	$up->reset({}, mode => 'echo');
+	my $again = sub {
+		$node->safe_psql('second', 'CREATE EXTENSION mw');
+		$node->server(llm => $up->base_url, dbname => 'second');
+		$node->safe_psql('second', "SELECT mw_create_tenant('acme'), mw_grant_tenant('acme', 'app'), mw_set_budget('acme', 'tokens', 'Infinity', session => '*')");
+	};
+	$node->safe_psql('second', 'DROP EXTENSION IF EXISTS mw CASCADE; CREATE TABLE public.ended (code text, message text, n bigserial); GRANT INSERT ON public.ended TO app; GRANT USAGE ON SEQUENCE public.ended_n_seq TO app');
+	$again->();
+	my @busy = map { client(dbname => 'second') } 1 .. 8;
+	$_->send(q{DO $$DECLARE until timestamptz = clock_timestamp() + interval '6 s';
+		BEGIN
+			WHILE clock_timestamp() < until LOOP
+				BEGIN
+					EXECUTE format('SELECT mw_ask(%L, %L, %L, model => %L, request_id => %L)', 'acme', 's' || (random() * 3)::int, 'x' || random(), 'llm:m', 'busy-' || random());
+				EXCEPTION WHEN OTHERS THEN
+					INSERT INTO public.ended VALUES (SQLSTATE, SQLERRM);
+				END;
+				COMMIT;
+			END LOOP;
+		END$$}) for @busy;
+	my @drops;
+	for (1 .. 4)
+	{
+		sleep 0.7;
+		my (undef, undef, $err) = $node->psql('second', 'DROP EXTENSION mw CASCADE', stderr => \my $said);
+		push @drops, $said =~ /ERROR/ ? $said : 'dropped';
+		$again->() if $drops[-1] eq 'dropped';
+	}
+	is("@drops", 'dropped dropped dropped dropped', 'DROP EXTENSION finds its turn beside callers');
+	is(join(' ', map { MwClient::word_of($_->result(60)) } @busy), join(' ', ('no row') x @busy), '... who all end');
+	is($node->safe_psql('second', q{SELECT string_agg(DISTINCT code || ' ' || message, '; ') FROM public.ended WHERE code NOT IN ('42883', '42704', 'MW001', 'MW101', '42501') }), '', '... and who get a clear error, or an answer');
+	money_holds($node, 'after all this', dbname => 'second');
+}
+
 # ---------- a gateway that is stopped keeps nobody beyond his deadline ----------
 {
 	works('there is a gateway');
