@@ -49,17 +49,11 @@ approvals(MwRun *run)
 
 /* ---------- gates ---------- */
 
-static char *
-restore_leaf(char *s, int len, int *newlen, void *arg)
-{
-	return mw_restore_text(arg, s, len, newlen, NULL);
-}
-
 MwKey
 mw_approval_hash(const char *tenant, const MwPiiMap *map, const char *tool, Jsonb *args)
 {
 	MwHash		h;
-	Jsonb	   *restored = map->n > 0 ? mw_json_map_strings(args, true, restore_leaf, unconstify(MwPiiMap *, map)) : args;
+	Jsonb	   *restored = map->n > 0 ? mw_json_map_strings(args, true, mw_restore_leaf, unconstify(MwPiiMap *, map)) : args;
 
 	mw_hash_start(&h, mw_database_key());
 	mw_hash_text(&h, "approval 1");

@@ -53,6 +53,7 @@ typedef struct MwGate
 	pg_uuid_t	run_id;
 	Oid			requested_by;
 	Oid			requested_through;	/* who called a function of that role's; InvalidOid: nobody */
+	const char *asked_by;		/* the name of that role then, from the log; NULL: not read, or not there */
 	Oid			claimed_by;
 	TimestampTz claimed_until;	/* in the past: by nobody */
 	const char *session;
@@ -130,7 +131,8 @@ typedef struct MwMatch
 
 /* Which of the gates each decision is for; of MwMatch *.  MW602; MW603 where nothing is open. */
 extern List *mw_decision_match(const char *tenant, List *gates, Jsonb *decisions, const char *interrupt_id);
-extern void mw_decision_check(const MwGate *gate, const MwAgent *agent, Jsonb *decision);	/* MW602 */
+/* MW602; with_values: the same with what its placeholders stand for, NULL where there is nothing of that */
+extern void mw_decision_check(const MwGate *gate, const MwAgent *agent, Jsonb *decision, Jsonb *with_values);
 extern Jsonb *mw_decision_plain(Jsonb *decision);
 extern _Noreturn void mw_nothing_open(const char *tenant, List *gates, const char *interrupt_id);	/* MW603; the detail says why */
 

@@ -240,6 +240,19 @@ lock_newest(const char *tenant, const char *session, bool wait, int64 *seq, MwKe
 	}
 }
 
+/* Who called a function that the role owns is part of the story */
+static Jsonb *
+with_through(Jsonb *detail)
+{
+	JsonbParseState *st = NULL;
+
+	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
+	if (OidIsValid(mw_outer_role()))
+		push_member(&st, "through", GetUserNameFromId(mw_outer_role(), false));
+	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(detail != NULL ? detail : mw_json_parse("{}", 2, NULL)),
+											  JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)))));
+}
+
 static bool
 add_to_log(const char *tenant, const MwGate *gate, const char *event, Jsonb *detail, bool wait)
 {
@@ -254,7 +267,7 @@ add_to_log(const char *tenant, const MwGate *gate, const char *event, Jsonb *det
 	MwKey		chain;
 
 	mw_fault("approval_write");	/* its row is written, the log is not */
-	e.detail = detail != NULL ? detail : mw_json_parse("{}", 2, NULL);
+	e.detail = with_through(detail);
 	e.role = GetUserNameFromId(GetUserId(), false);
 	e.at = GetCurrentTimestamp();
 	SPI_connect();

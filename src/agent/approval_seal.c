@@ -108,16 +108,17 @@ typedef struct Told
 	int			ended;
 } Told;
 
-/* A Told for each gate, in order */
+/* A Told for each gate, in order; who asked is noted in the gate */
 static Told *
 told_of(const char *tenant, List *gates)
 {
 	static MwStmt stmt = {
-		"SELECT l.interrupt_id, l.place, l.event FROM mw.approval_log AS l"
+		"SELECT l.interrupt_id, l.place, l.event, l.role FROM mw.approval_log AS l"
 		" WHERE l.tenant OPERATOR(pg_catalog.=) $1 AND l.interrupt_id OPERATOR(pg_catalog.=) ANY ($2)"
-		" AND l.event OPERATOR(pg_catalog.=) ANY (ARRAY['decided', 'expired', 'done', 'abandoned'])",
+		" AND l.event OPERATOR(pg_catalog.=) ANY (ARRAY['asked', 'decided', 'expired', 'done', 'abandoned'])",
 		2, {TEXTOID, TEXTARRAYOID}
 	};
+	MemoryContext cxt = CurrentMemoryContext;
 	Told	   *told = palloc0(sizeof(Told) * list_length(gates));
 	List	   *ids = NIL;
 	Datum		values[2];
@@ -148,7 +149,9 @@ told_of(const char *tenant, List *gates)
 
 			if (gate->place != place || strcmp(gate->interrupt_id, id) != 0)
 				continue;
-			if (strcmp(event, "decided") == 0 || strcmp(event, "expired") == 0)
+			if (strcmp(event, "asked") == 0)
+				gate->asked_by = MemoryContextStrdup(cxt, SPI_getvalue(row, desc, 4));
+			else if (strcmp(event, "decided") == 0 || strcmp(event, "expired") == 0)
 				t->decided++;
 			else
 				t->ended++;

@@ -37,6 +37,20 @@
 
 /* ---------- who ---------- */
 
+/* Whoever asked is known by its role; by its name, too, where that role is gone and there may be one like it */
+static Oid
+own_requester(const MwGate *gate)
+{
+	Oid			named;
+
+	if (mw_is_own(gate->requested_by))
+		return gate->requested_by;
+	if (mw_is_own(gate->requested_through))
+		return gate->requested_through;
+	named = gate->asked_by != NULL && GetUserNameFromId(gate->requested_by, true) == NULL ? get_role_oid(gate->asked_by, true) : InvalidOid;
+	return mw_is_own(named) ? named : InvalidOid;
+}
+
 /* tool: the one that the interrupt asks about, or the one that an edit puts in its place */
 static void
 require_right(const char *tenant, const MwGate *gate, const char *tool)
@@ -44,6 +58,7 @@ require_right(const char *tenant, const MwGate *gate, const char *tool)
 	MwReviewRight right = mw_review_right(tenant, tool);
 	const char *role = GetUserNameFromId(GetUserId(), false);
 	bool		anybodys = !right.named && gate->middleware != NULL;
+	Oid			own = anybodys || right.own ? InvalidOid : own_requester(gate);
 
 	if (anybodys)
 		mw_require_may_act(tenant);
@@ -53,17 +68,18 @@ require_right(const char *tenant, const MwGate *gate, const char *tool)
 				 errmsg("role \"%s\" may not decide this interrupt", role),
 				 errdetail("It asks about tool \"%s\" of tenant \"%s\".", tool, tenant),
 				 errhint("SELECT mw_grant_reviewer(%s, %s);", quote_literal_cstr(tenant), quote_literal_cstr(quote_identifier(role)))));
-	if (gate->claimed_until > GetCurrentTimestamp() && !has_privs_of_role(GetUserId(), gate->claimed_by))
+	if (gate->claimed_until > GetCurrentTimestamp() && !has_privs_of_role(GetUserId(), gate->claimed_by) &&
+		mw_could_decide(gate->claimed_by, tenant, gate->call.name, gate->middleware != NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 				 errmsg("another reviewer is at work on this interrupt"),
 				 errdetail("Role \"%s\" has claimed it until %s.", GetUserNameFromId(gate->claimed_by, true), timestamptz_to_str(gate->claimed_until)),
 				 errhint("Let that reviewer decide, or wait until then.")));
-	if (!anybodys && !right.own && (mw_is_own(gate->requested_by) || mw_is_own(gate->requested_through)))
+	if (OidIsValid(own))
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 				 errmsg("role \"%s\" may not decide its own request", role),
-				 errdetail("It was made by role \"%s\".", GetUserNameFromId(mw_is_own(gate->requested_by) ? gate->requested_by : gate->requested_through, true)),
+				 errdetail("It was made by role \"%s\".", GetUserNameFromId(own, true)),
 				 errhint("Let another reviewer decide, or: SELECT mw_grant_reviewer(%s, %s, may_decide_own => true);",
 						 quote_literal_cstr(tenant), quote_literal_cstr(quote_identifier(role)))));
 }
@@ -97,6 +113,16 @@ check_names(const char *tenant, const MwGate *gate, const MwPiiMap *map, Jsonb *
 		if (mw_pii_is_issued(map, l.strict + 1, l.type_len, l.number) && strstr(shown, l.strict) == NULL)
 			mw_decision_does_not_fit("the decision for tool '%s' names %s, which is not in what was shown", gate->call.name, l.strict);
 	}
+}
+
+/* A decision with the values that its placeholders stand for, as the tool would get them; NULL where it names none */
+static Jsonb *
+with_values(const char *tenant, const MwGate *gate, const MwDecisionTexts *texts, Jsonb *decision)
+{
+	if (texts->policy == NULL || texts->map->n == 0 || strchr(mw_json_canonical(decision), '<') == NULL)
+		return NULL;
+	check_names(tenant, gate, texts->map, decision);
+	return mw_json_map_strings(decision, true, mw_restore_leaf, texts->map);
 }
 
 /* {"content": ...}: texts as messages are, numbers that are somebody's number too */
@@ -238,7 +264,7 @@ mw_gates_decide(const char *tenant, List *gates, const MwAgent *agent, Jsonb *de
 		MwMatch    *m = lfirst(lc);
 
 		require_right(tenant, m->gate, m->gate->call.name);
-		mw_decision_check(m->gate, agent, m->decision);
+		mw_decision_check(m->gate, agent, m->decision, with_values(tenant, m->gate, texts, m->decision));
 		m->decision = mw_decision_plain(m->decision);
 		require_right_of_edit(tenant, m->gate, mw_json_get_jsonb(m->decision, "edited_action"));
 	}

@@ -61,7 +61,7 @@ is_hidden(pg_wchar c)
 	return c <= 0x9f || c == 0xad || c == 0x34f || c == 0x61c || c == 0x115f || c == 0x1160 || c == 0x17b4 || c == 0x17b5 ||
 		(c >= 0x180b && c <= 0x180f) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
 		(c >= 0x2060 && c <= 0x206f) || c == 0x3164 || (c >= 0xfe00 && c <= 0xfe0d) || c == 0xfeff || c == 0xffa0 ||
-		(c >= 0xfff0 && c <= 0xfffb) || (c >= 0x1d173 && c <= 0x1d17a) || (c >= 0xe0000 && c <= 0xe0fff);
+		(c >= 0xfff0 && c <= 0xfffb) || (c >= 0x1bca0 && c <= 0x1bca3) || (c >= 0x1d173 && c <= 0x1d17a) || (c >= 0xe0000 && c <= 0xe0fff);
 }
 
 static void
@@ -93,10 +93,23 @@ entity_of(char c)
 	}
 }
 
+/*
+ * What the client's encoding may not have stands as a reference: else one
+ * character in somebody's arguments would keep the whole page from being sent.
+ */
+static bool
+client_has_all(void)
+{
+	int			encoding = pg_get_client_encoding();
+
+	return encoding == PG_UTF8 || encoding == PG_SQL_ASCII;	/* the latter is sent as it is */
+}
+
 static void
 append_text(StringInfo out, const char *s, int len, bool escape)
 {
 	int			done = 0;		/* bytes that are in out */
+	bool		refer = escape && !client_has_all();
 
 	for (int i = 0; i < len;)
 	{
@@ -104,13 +117,15 @@ append_text(StringInfo out, const char *s, int len, bool escape)
 		pg_wchar	c = n == 1 ? (unsigned char) s[i] : utf8_to_unicode((const unsigned char *) s + i);
 		const char *entity = escape && n == 1 ? entity_of(s[i]) : NULL;
 
-		if (entity != NULL || is_hidden(c))
+		if (entity != NULL || is_hidden(c) || (refer && n > 1))
 		{
 			appendBinaryStringInfo(out, s + done, i - done);
 			if (entity != NULL)
 				appendStringInfoString(out, entity);
-			else
+			else if (is_hidden(c))
 				append_number(out, c);
+			else
+				appendStringInfo(out, "&#%u;", c);
 			done = i + n;
 		}
 		i += n;

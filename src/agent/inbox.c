@@ -122,8 +122,8 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 					 errmsg("role \"%s\" may not decide this interrupt", GetUserNameFromId(GetUserId(), false)),
 					 errhint("SELECT mw_grant_reviewer(%s, %s);", quote_literal_cstr(tenant),
 							 quote_literal_cstr(quote_identifier(GetUserNameFromId(GetUserId(), false))))));
-		free &= !DatumGetBool(SPI_getbinval(row, desc, 6, &isnull)) ||
-			has_privs_of_role(GetUserId(), DatumGetObjectId(SPI_getbinval(row, desc, 5, &isnull)));
+		free &= !DatumGetBool(SPI_getbinval(row, desc, 6, &isnull)) || has_privs_of_role(GetUserId(), oid_at(row, desc, 5)) ||
+			!mw_could_decide(oid_at(row, desc, 5), tenant, SPI_getvalue(row, desc, 1), DatumGetBool(SPI_getbinval(row, desc, 2, &isnull)));
 	}
 	if (!open)
 		nothing_waits();

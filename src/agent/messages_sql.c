@@ -20,12 +20,6 @@
 #include "util/json.h"
 #include "util/spi.h"
 
-static char *
-restore_leaf(char *s, int len, int *newlen, void *map)
-{
-	return mw_restore_text(map, s, len, newlen, NULL);
-}
-
 /* What was said in a message, with its values */
 static Jsonb *
 restored(Jsonb *message, MwPiiMap *map)
@@ -44,10 +38,10 @@ restored(Jsonb *message, MwPiiMap *map)
 		for (int i = 0; i < lengthof(said); i++)
 			is_said |= each.key.val.string.len == strlen(said[i]) && memcmp(each.key.val.string.val, said[i], each.key.val.string.len) == 0;
 		if (is_said && each.value.type == jbvString)
-			each.value.val.string.val = restore_leaf(each.value.val.string.val, each.value.val.string.len, &each.value.val.string.len, map);
+			each.value.val.string.val = mw_restore_leaf(each.value.val.string.val, each.value.val.string.len, &each.value.val.string.len, map);
 		else if (is_said && each.value.type == jbvBinary)
 		{
-			Jsonb	   *jb = mw_json_map_strings(JsonbValueToJsonb(&each.value), true, restore_leaf, map);
+			Jsonb	   *jb = mw_json_map_strings(JsonbValueToJsonb(&each.value), true, mw_restore_leaf, map);
 
 			each.value.val.binary.data = &jb->root;
 			each.value.val.binary.len = VARSIZE(jb) - VARHDRSZ;

@@ -104,8 +104,8 @@ require_role(MwRun *run, const MwSaved *saved)
 			(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 			 errmsg("role \"%s\" may not resume this run", GetUserNameFromId(run->role, false)),
 			 errdetail("It belongs to role \"%s\": its tools run with that role's rights.", saved->role_name),
-			 errhint("Record a verdict with mw_decide, and let role %s resume; or: SELECT mw_alter_agent(%s, '{\"resume_as\": \"any\"}');",
-					 saved->role_name, run->agent->name != NULL ? quote_literal_cstr(run->agent->name) : "agent")));
+			 GetUserNameFromId(saved->role, true) == NULL ? errhint("That role is gone. A new prompt abandons what waits.") :
+			 errhint("Record a verdict with mw_decide, and let role %s resume. Runs of an agent with \"resume_as\": \"any\", if they begin after it was set, are resumed by others, too.", saved->role_name)));
 }
 
 /* Some gate ran out of time, and its agent says that the run ends there */

@@ -133,12 +133,6 @@ logged(const Look *l)
 	return true;
 }
 
-static char *
-restore_leaf(char *s, int len, int *newlen, void *arg)
-{
-	return mw_restore_text(arg, s, len, newlen, NULL);
-}
-
 PG_FUNCTION_INFO_V1(mw_inbox_args);
 
 Datum
@@ -151,7 +145,7 @@ mw_inbox_args(PG_FUNCTION_ARGS)
 
 	if (strchr(mw_json_canonical(args), '<') == NULL || !look_at(fcinfo, &l) || !open_values(&l, &map))
 		PG_RETURN_JSONB_P(args);
-	shown = mw_json_map_strings(l.args, true, restore_leaf, &map);
+	shown = mw_json_map_strings(l.args, true, mw_restore_leaf, &map);
 	if (strcmp(mw_json_canonical(shown), mw_json_canonical(l.args)) == 0 || !logged(&l))
 		PG_RETURN_JSONB_P(args);
 	PG_RETURN_JSONB_P(shown);

@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "policy/admin.h"
 #include "policy/policy.h"
@@ -263,6 +264,22 @@ mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid request
 	if (!right.named && agents_own)
 		return mw_may_act(tenant);
 	return right.may && (right.own || (!mw_is_own(requested_by) && !mw_is_own(through)));
+}
+
+bool
+mw_could_decide(Oid role, const char *tenant, const char *tool, bool agents_own)
+{
+	MwRoleSave	save;
+	MwReviewRight right;
+	bool		could;
+
+	if (!SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role)))
+		return false;
+	mw_become_role(role, &save);
+	right = mw_review_right(tenant, tool);
+	could = right.may || (!right.named && agents_own && mw_may_act(tenant));
+	mw_become_caller(&save);
+	return could;
 }
 
 /* ---------- SQL ---------- */

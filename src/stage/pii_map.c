@@ -398,6 +398,13 @@ mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missin
 /* a text without a blank is held back no longer than this */
 #define HOLD_MAX	4096
 
+/* mw_restore_leaf does that for strings in JSON. */
+char *
+mw_restore_leaf(char *s, int len, int *newlen, void *map)
+{
+	return mw_restore_text(map, s, len, newlen, NULL);
+}
+
 /* mw_restorer_start begins a text that comes in pieces. */
 void
 mw_restorer_start(MwRestorer *r, const MwPiiMap *map)

@@ -140,6 +140,8 @@ extern char *mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int 
 							int *newlen, MwSpan **spans, int *nspans);
 /* Replace the placeholders of this map, also where a model spelled them otherwise (counted in map->loose); s itself when none is there.  *missing (may be NULL): something that looks like one of ours but is not in the map. */
 extern char *mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing);
+/* The same for mw_json_map_strings; map: of MwPiiMap * */
+extern char *mw_restore_leaf(char *s, int len, int *newlen, void *map);
 
 /*
  * redact.c: messages of the caller's (from_caller), rewritten in place: a placeholder that stands literally in any of them is

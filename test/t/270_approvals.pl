@@ -137,6 +137,22 @@ is(decide($reader, 'n', edit('<EMAIL_0>', 'x <EMAIL_7>')), 'decided', '... what 
 is(resume('n'), 'completed', 'the run goes on');
 is(mailed(), 'ana@example.com x <EMAIL_7>', '... each as it was meant');
 
+# an edit beside a value that the tool's schema is strict about: what counts is the value, as at the tool
+$node->safe_psql('postgres', <<'SQL');
+CREATE FUNCTION mail(args jsonb) RETURNS text LANGUAGE sql AS $$ SELECT public.mail(args ->> 'rcpt', args ->> 'body') $$;
+SELECT mw_create_tool('strict', 'mail(jsonb)', 'Mail.', '{"type": "object", "properties": {"rcpt": {"type": "string", "pattern": "^[^@<]+@[^@]+$"}, "body": {"type": "string"}}, "required": ["rcpt", "body"]}',
+	'{"writes": true, "approval": true}', 'acme');
+SELECT mw_create_agent('strict', '{"tools": ["strict"]}', 'acme');
+SQL
+sub strict { my ($rcpt) = @_; return encode_json({ c1 => { type => 'edit', edited_action => { name => 'strict', args => { rcpt => $rcpt, body => 'edited' } } } }); }
+is(pause('p', 'mail ana@example.com, copy bob@example.com', agent => 'strict', calls => [ { id => 'c1', name => 'strict', arguments => { rcpt => '<EMAIL_0>', body => 'x' } } ]), 'interrupted', 'a call with a strict argument waits');
+is($reader->word("SELECT mw_decide('acme', 'p', " . quoted(strict('nobody')) . ')'), 'MW602', 'an edit that breaks the schema');
+is($reader->word("SELECT mw_decide('acme', 'p', " . quoted(strict('<EMAIL_7>')) . ')'), 'MW602', '... or whose value would');
+is($reader->word("SELECT mw_decide('acme', 'p', " . quoted(strict('<EMAIL_1>')) . ')'), 'MW602', '... or that names what was not shown');
+is($reader->word("SELECT status FROM mw_decide('acme', 'p', " . quoted(strict('<EMAIL_0>')) . ')'), 'decided', 'one whose value fits');
+is(resume('p'), 'completed', '... is taken');
+is(mailed(), 'ana@example.com edited', '... and runs with it');
+
 # ---------- values that are not to be had ----------
 
 pause('x', 'mail ana@example.com');
