@@ -17,4 +17,14 @@ SELECT mw_create_agent('a', '{"model": "one:m", "tools": ["search", {"type": "fu
 SELECT mw_alter_agent('a', '{"system_prompt": "Be brief."}', 'mid');
 SELECT mw_fake('one', '{"m": [{"text": "done"}]}');
 SELECT mw_ask('mid', 's', 'go', agent => 'a');
+-- a name in the agent's own list that nobody has: refused when it is written, not at the first run
+SELECT mw_create_agent('everybodys', '{"model": "one:m", "tools": ["search"]}');
+\set VERBOSITY default
+SAVEPOINT a;
+SELECT mw_create_agent('b', '{"model": "one:m", "tools": ["search", "serach"]}', 'mid');
+ROLLBACK TO a;
+SELECT mw_alter_agent('a', '{"tools": ["serach"]}', 'mid');
+ROLLBACK TO a;
+SELECT mw_create_tenant('mid2');
+SELECT mw_create_agent('b', '{"model": "one:m", "tools": ["search"]}', 'mid2');
 ROLLBACK;

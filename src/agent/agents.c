@@ -167,6 +167,42 @@ is_tool_of(Jsonb *tools, const char *name)
 	return false;
 }
 
+/* Names of registered tools; an agent of everybody may name one that only some tenants have */
+static void
+check_tools(const MwAgent *agent, const char *tenant)
+{
+	static MwStmt stmt = {
+		"SELECT pg_catalog.bool_or(t.tool OPERATOR(pg_catalog.=) $1), pg_catalog.string_agg(DISTINCT t.tool, ', ' ORDER BY t.tool) FROM mw.tool AS t"
+		" WHERE t.tenant OPERATOR(pg_catalog.=) ANY (ARRAY[$2, '*']) OR $2 OPERATOR(pg_catalog.=) '*'",
+		2, {TEXTOID, TEXTOID}
+	};
+	MwJsonEach	each;
+
+	if (agent->tools == NULL)
+		return;
+	each = mw_json_each(&agent->tools->root);
+	while (mw_json_next(&each))
+	{
+		char	   *tool = each.value.type == jbvString ? mw_value_string(&each.value) : NULL;
+		Datum		values[2] = {CStringGetTextDatum(tool != NULL ? tool : ""), CStringGetTextDatum(tenant)};
+		char	   *make;
+		char	   *known;
+		bool		isnull;
+
+		if (tool == NULL)
+			continue;
+		(void) mw_spi_read(&stmt, MW_AS_OWNER, values, NULL, 1);
+		if (DatumGetBool(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull)) && !isnull)
+			continue;
+		make = psprintf("SELECT mw_create_tool(%s, 'schema.function', tenant => %s);", quote_literal_cstr(tool), quote_literal_cstr(tenant));
+		known = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2);
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_BAD_ARGUMENT),
+				 errmsg("\"tools\" of agent \"%s\" names \"%s\", which is no tool", agent->name, tool),
+				 known != NULL ? errhint("Tools that can be named here: %s. Another one: %s", known, make) : errhint("%s", make)));
+	}
+}
+
 /* A name that no tool of the agent has yet may be of one that comes later, or a slip: the agent is made, with a warning */
 static void
 warn_of_tools(const MwAgent *agent)
@@ -235,6 +271,7 @@ add_version(const char *tenant, const char *name, Jsonb *config)
 
 	config = mw_json_map(config, 0, resolve_leaf, unconstify(char *, name));
 	agent = mw_agent_read(tenant, name, 1, config);
+	check_tools(agent, tenant);
 	warn_of_tools(agent);
 	check_reveal(agent, tenant);
 	values[2] = JsonbPGetDatum(config);
