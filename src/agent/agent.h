@@ -261,6 +261,7 @@ extern MwModelResponse *mw_response_of(MwMsg *msg);
 typedef struct MwError
 {
 	ErrorData  *edata;			/* as it was raised, in run->cxt */
+	const MwMiddleware *at;		/* whose it is (MwRun.at) */
 	int			http_status;	/* of a model call that failed with a status; else 0 */
 	int64		retry_after_ms; /* ... and what the provider asked to wait; -1 where it asked for nothing */
 } MwError;

@@ -147,8 +147,8 @@ mw_gate_passed(MwRun *run, const char *tool_call_id)
 	{
 		Expected   *e = lfirst(lc);
 
-		/* a caller's own gate takes the place of no other */
-		if (strcmp(e->id, tool_call_id) == 0 && (e->gate->middleware == NULL || strcmp(e->gate->middleware, MW_CALLER_GATES) != 0))
+		/* a caller's own gate takes the place of no other, and one whose call has run lets no second one pass */
+		if (strcmp(e->id, tool_call_id) == 0 && !e->ran && (e->gate->middleware == NULL || strcmp(e->gate->middleware, MW_CALLER_GATES) != 0))
 			return true;
 	}
 	return false;
@@ -186,6 +186,14 @@ mw_approval_undone(MwRun *run, const char *tool_call_id)
 			continue;
 		e->ran = false;
 		e->gate->outcome = NULL;
+	}
+	/* an answer in the tool's place too: the hooks that had it are run again, and are to find it again */
+	foreach(lc, approvals(run)->gates)
+	{
+		MwGate	   *gate = lfirst(lc);
+
+		if (!gate->over && gate->outcome != NULL && strcmp(gate->outcome, "not_run") == 0 && strcmp(gate->call.id, tool_call_id) == 0)
+			gate->outcome = NULL;
 	}
 }
 

@@ -193,9 +193,10 @@ try(Try *t, void (*fn) (Try *))
 		CurrentResourceOwner = owner;
 		if (run->sticky != NULL || mw_frame_must_pass(edata))
 			ReThrowError(edata);
-		run->at = at;
 		err = MemoryContextAllocZero(run->cxt, sizeof(MwError));
 		err->edata = edata;
+		err->at = run->at != NULL ? run->at : at;
+		run->at = at;
 		err->http_status = run->http_status;
 		err->retry_after_ms = run->retry_after_ms;
 	}
@@ -234,6 +235,7 @@ void
 mw_rethrow(MwRun *run, MwError *err)
 {
 	run->http_status = err->http_status;
+	run->at = err->at;
 	ReThrowError(err->edata);
 }
 

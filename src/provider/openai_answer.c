@@ -236,7 +236,7 @@ decode_call(const MwOpenaiCall *from, int n, MwToolCall *to)
 		s++;
 		len--;
 	}
-	if (len == 0)
+	if (len == 0 || (len == 4 && memcmp(s, "null", 4) == 0))
 	{
 		s = "{}";
 		len = 2;
