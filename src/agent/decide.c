@@ -61,7 +61,7 @@ require_right(const char *tenant, const MwGate *gate, const char *tool)
 	Oid			own = anybodys || right.own ? InvalidOid : own_requester(gate);
 
 	if (anybodys)
-		mw_require_may_act(tenant);
+		mw_require_may_see(tenant, gate->session);
 	else if (!right.may)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
@@ -433,8 +433,8 @@ mw_decide(PG_FUNCTION_ARGS)
 		mw_decision_does_not_fit("decisions must not be null");
 
 	/* whoever is neither of the tenant nor one of its reviewers learns nothing of its sessions */
-	if (!mw_may_act(tenant) && !mw_may_review(tenant, NULL))
-		mw_require_may_act(tenant);
+	if (!mw_may_review(tenant, NULL))
+		mw_require_may_see(tenant, session);
 	mw_session_hold(tenant, session);
 	if (!newest_run(tenant, session, &run))
 		mw_nothing_open(tenant, NIL, interrupt_id);

@@ -87,7 +87,7 @@ mw_fork_session(PG_FUNCTION_ARGS)
 	char		nulls[5] = {' ', ' ', ' ', 'n', 'n'};
 	int64		n;
 
-	mw_require_may_act(tenant);
+	mw_require_may_see(tenant, to);
 	mw_admin_name(to, "the new session's name", MAX_NAME);
 	(void) mw_session_claim(tenant, to, true);	/* a run may be making it */
 	SPI_connect();

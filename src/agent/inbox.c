@@ -57,7 +57,7 @@ nothing_waits(void)
 }
 
 /* An interrupt stays with its session, whose lock comes before those of its rows */
-static void
+static char *
 hold_session_of(const char *tenant, Datum *values)
 {
 	static MwStmt stmt = {
@@ -65,9 +65,13 @@ hold_session_of(const char *tenant, Datum *values)
 		2, {TEXTOID, TEXTOID}
 	};
 
+	char	   *session;
+
 	if (mw_spi_read(&stmt, MW_AS_OWNER, values, NULL, 1) == 0)
 		nothing_waits();
-	mw_session_hold(tenant, SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1));
+	session = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	mw_session_hold(tenant, session);
+	return session;
 }
 
 /* (tenant, interrupt_id, timeout) */
@@ -94,6 +98,7 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 	int64		ms = claim_ms(PG_ARGISNULL(2) ? NULL : PG_GETARG_INTERVAL_P(2));
 	Datum		values[4];
 	char		nulls[4] = {' ', ' ', ms > 0 ? ' ' : 'n', ms > 0 ? ' ' : 'n'};
+	char	   *session;
 	bool		free = true;
 	bool		open = false;
 	uint64		n;
@@ -104,26 +109,31 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 	values[1] = CStringGetTextDatum(interrupt_id);
 	values[2] = ObjectIdGetDatum(GetUserId());
 	SPI_connect();
-	hold_session_of(tenant, values);
+	session = hold_session_of(tenant, values);
 	n = mw_spi_write(&look, MW_AS_OWNER, values, NULL);
 	for (uint64 i = 0; i < n; i++)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
 		TupleDesc	desc = SPI_tuptable->tupdesc;
+		char	   *tool;
+		bool		agents_own;
 		bool		isnull;
 
 		if (!DatumGetBool(SPI_getbinval(row, desc, 4, &isnull)))
 			continue;
 		open = true;
-		if (!mw_may_decide(tenant, SPI_getvalue(row, desc, 1), DatumGetBool(SPI_getbinval(row, desc, 2, &isnull)),
-						   DatumGetObjectId(SPI_getbinval(row, desc, 3, &isnull)), oid_at(row, desc, 7)))
+		tool = SPI_getvalue(row, desc, 1);
+		agents_own = DatumGetBool(SPI_getbinval(row, desc, 2, &isnull));
+		if (agents_own && !mw_review_right(tenant, tool).named)
+			mw_require_may_see(tenant, session);
+		if (!mw_may_decide(tenant, tool, agents_own, DatumGetObjectId(SPI_getbinval(row, desc, 3, &isnull)), oid_at(row, desc, 7)))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 					 errmsg("role \"%s\" may not decide this interrupt", GetUserNameFromId(GetUserId(), false)),
 					 errhint("SELECT mw_grant_reviewer(%s, %s);", quote_literal_cstr(tenant),
 							 quote_literal_cstr(quote_identifier(GetUserNameFromId(GetUserId(), false))))));
 		free &= !DatumGetBool(SPI_getbinval(row, desc, 6, &isnull)) || has_privs_of_role(GetUserId(), oid_at(row, desc, 5)) ||
-			!mw_could_decide(oid_at(row, desc, 5), tenant, SPI_getvalue(row, desc, 1), DatumGetBool(SPI_getbinval(row, desc, 2, &isnull)));
+			!mw_could_decide(oid_at(row, desc, 5), tenant, tool, agents_own);
 	}
 	if (!open)
 		nothing_waits();

@@ -393,12 +393,8 @@ close_paused(MwRun *run, const MwSaved *saved, List *input)
 void
 mw_run_require_session(const MwRun *run)
 {
-	if (run->memory && run->base->policy->session_policy != NULL && !mw_may_see(run->tenant, run->session))
-		ereport(ERROR,
-				(errcode(ERRCODE_MW_NOT_YOUR_TENANT),
-				 errmsg("the role may not act for this session"),
-				 errdetail("The tenant's session_policy does not let it."),
-				 errhint("Name a session of your own.")));
+	if (run->memory && run->base->policy->session_policy != NULL)
+		mw_require_may_see(run->tenant, run->session);
 }
 
 /*
@@ -456,6 +452,7 @@ mw_run_peek(MwRun *run)
 	MwSaved    *saved;
 	ListCell   *lc;
 
+	mw_run_require_session(run);
 	saved = mw_saved_read(run);
 	mw_thread_open(run, saved);
 	if (run->memory && run->base->redact)

@@ -111,6 +111,7 @@ extern bool mw_not_narrowed(const char *tenant);	/* neither a running call nor m
 
 /* session_policy.c: may_act, and what the tenant's session_policy says of this session */
 extern bool mw_may_see(const char *tenant, const char *session);
+extern void mw_require_may_see(const char *tenant, const char *session);	/* MW101, also where the role may not act for the tenant */
 
 /*
  * While a call runs, may_act holds for its tenant alone, in nested calls too.

@@ -4,7 +4,8 @@
  * Many applications have users who share a tenant and not their conversations.
  * A tenant's setting session_policy names a function(tenant, session) of the
  * application's that says whose a session is; it is part of the row policies of
- * all that belongs to sessions, and is asked before a run begins.  It runs as
+ * all that belongs to sessions, and is asked by whatever a caller names a session
+ * to: a run, a decision that is not a reviewer's, values behind placeholders.  It runs as
  * the role that asks, with pg_catalog alone as search_path; where it is gone
  * nothing is seen.
  */
@@ -34,6 +35,18 @@ mw_may_see(const char *tenant, const char *session)
 	args[1] = CStringGetTextDatum(session);
 	said = mw_userfunc_call(policy->session_policy, "setting \"session_policy\"", 2, args, &type, &isnull);
 	return !isnull && DatumGetBool(said);
+}
+
+void
+mw_require_may_see(const char *tenant, const char *session)
+{
+	mw_require_may_act(tenant);
+	if (!mw_may_see(tenant, session))
+		ereport(ERROR,
+				(errcode(ERRCODE_MW_NOT_YOUR_TENANT),
+				 errmsg("the role may not act for this session"),
+				 errdetail("The tenant's session_policy does not let it."),
+				 errhint("Name a session of your own.")));
 }
 
 PG_FUNCTION_INFO_V1(mw_may_see_sql);

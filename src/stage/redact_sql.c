@@ -78,6 +78,7 @@ load_session(FunctionCallInfo fcinfo, int tenant, int session, MwPiiMap *map, bo
 				 errmsg("a session has a tenant and a name"),
 				 errdetail("Both are given, and the name has 1 to %d bytes.", MW_SESSION_MAX),
 				 errhint("Without a session leave the argument out: mw_redact(input, tenant), mw_restore(input, map).")));
+	mw_require_may_see(text_to_cstring(PG_GETARG_TEXT_PP(tenant)), name);
 	mw_pii_session_load(map, text_to_cstring(PG_GETARG_TEXT_PP(tenant)), name, issues);
 }
 
