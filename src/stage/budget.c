@@ -20,6 +20,7 @@
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "utils/builtins.h"
+#include "utils/json.h"
 
 #include "gateway/bill.h"
 #include "gateway/counters.h"
@@ -168,21 +169,22 @@ end_run(MwCall *call)
 	return true;
 }
 
-static void
-refuse(MwCall *call, const MwRefusal *why)
+/* What the shortest answer would take of the unit that refused */
+static MwMoney
+least_of(const MwCall *call, const MwRefusal *why)
 {
-	MwReservation *r = &call->reserved;
-	MwScope    *s = &r->scopes[why->scope];
-	MwMoney		least = why->unit == MW_REQUESTS ? 1 : why->unit == MW_TOKENS ? call->prompt_tokens + least_answer(call) :
-		mw_price_bound(&r->price, call->prompt_tokens, least_answer(call));
-	TimestampTz end = mw_window_end(why->window, call->policy->timezone, r->when.start[why->window]);
-	StringInfoData detail;
-	StringInfoData hint;
+	return why->unit == MW_REQUESTS ? 1 : why->unit == MW_TOKENS ? call->prompt_tokens + least_answer(call) :
+		mw_price_bound(&call->reserved.price, call->prompt_tokens, least_answer(call));
+}
 
-	if (end_run(call))
-		return;
+static char *
+refusal_detail(const MwCall *call, const MwRefusal *why)
+{
+	const MwReservation *r = &call->reserved;
+	StringInfoData detail;
+
 	initStringInfo(&detail);
-	appendStringInfo(&detail, "scope %s, unit %s", s->who, mw_unit_names[why->unit]);
+	appendStringInfo(&detail, "scope %s, unit %s", r->scopes[why->scope].who, mw_unit_names[why->unit]);
 	if (why->window != MW_FOREVER)
 		appendStringInfo(&detail, ", per %s", mw_window_names[why->window]);
 	appendStringInfo(&detail, ", limit %s, settled %s, reserved %s, ", amount_text(why->unit, why->limit),
@@ -190,13 +192,24 @@ refuse(MwCall *call, const MwRefusal *why)
 	if (why->window == MW_FOREVER)
 		appendStringInfoString(&detail, "resets never.");
 	else
-		appendStringInfo(&detail, "resets at %s.", timestamptz_to_str(end));
+		appendStringInfo(&detail, "resets at %s.",
+						 timestamptz_to_str(mw_window_end(why->window, call->policy->timezone, r->when.start[why->window])));
 	if (why->unit == MW_TOKENS)
 		appendStringInfo(&detail, " This call needs " INT64_FORMAT " for its prompt and at least %d for an answer.",
 						 call->prompt_tokens, LEAST_MAX_TOKENS);
 	else if (why->unit == MW_COST)
-		appendStringInfo(&detail, " This call can cost %s with the shortest answer.", mw_money_text(least));
+		appendStringInfo(&detail, " This call can cost %s with the shortest answer.", mw_money_text(least_of(call, why)));
+	return detail.data;
+}
 
+static void
+refuse(MwCall *call, const MwRefusal *why)
+{
+	MwScope    *s = &call->reserved.scopes[why->scope];
+	StringInfoData hint;
+
+	if (end_run(call))
+		return;
 	initStringInfo(&hint);
 	appendStringInfo(&hint, "An administrator can raise it: SELECT mw_set_budget(%s, '%s', <amount>",
 					 quote_literal_cstr(call->tenant), mw_unit_names[why->unit]);
@@ -207,12 +220,12 @@ refuse(MwCall *call, const MwRefusal *why)
 	appendStringInfoString(&hint, ");");
 
 	/* what calls in flight do not use of their reservation comes back */
-	if (why->reserved > 0 && why->settled + least <= why->limit)
+	if (why->reserved > 0 && why->settled + least_of(call, why) <= why->limit)
 		appendStringInfoString(&hint, " or wait for the calls in flight.");
 	ereport(ERROR,
 			(errcode(ERRCODE_MW_BUDGET_EXHAUSTED),
 			 errmsg("the budget of %s \"%s\" is exhausted", s->who, s->session ? s->session : call->tenant),
-			 errdetail_internal("%s", detail.data),
+			 errdetail_internal("%s", refusal_detail(call, why)),
 			 errhint("%s", hint.data)));
 }
 
@@ -519,21 +532,54 @@ mw_budget_run(MwCall *call)
 	}
 }
 
+/*
+ * Would it be refused by what others have used so far?  Sets the answer that would be asked for.
+ * (Hits that were booked in advance would pass all the same: they are in memory alone.)
+ */
+static bool
+would_refuse(MwCall *call, MwAmounts (*settled)[MW_NWINDOWS], MwAmounts (*reserved)[MW_NWINDOWS], MwRefusal *why)
+{
+	MwReservation *r = &call->reserved;
+
+	for (;;)
+	{
+		mw_refusal_none(why);
+		mw_reservation_ask(r, call->prompt_tokens, call->send_max_tokens);
+		for (int i = 0; i < r->hold.n; i++)
+			for (int w = 0; w < MW_NWINDOWS; w++)
+				if (r->scopes[i].limits->windows & 1 << w)
+					mw_refusal_check(why, r, i, w, &settled[i][w], &reserved[i][w]);
+		if (!mw_refused(why))
+			return false;
+		if (why->answer_left < least_answer(call) || why->answer_left >= call->send_max_tokens)
+			return true;
+		call->send_max_tokens = why->answer_left;
+	}
+}
+
 void
 mw_budget_explain(MwCall *call, MwExplain *out)
 {
+	MwAmounts	settled[MW_MAX_SCOPES][MW_NWINDOWS];
+	MwAmounts	reserved[MW_MAX_SCOPES][MW_NWINDOWS];
 	StringInfoData json;
 	int64		limit = run_limit(call);
+	MwRefusal	refusal;
+	char	   *why = NULL;
 
 	mw_call_encode(call);
 	find_scopes(call);
+	for (int i = 0; i < call->reserved.hold.n; i++)
+		mw_budget_peek(call, i, settled[i], reserved[i]);
 	call->send_max_tokens = limit > 0 ? Min(call->max_tokens, limit - call->prompt_tokens) : call->max_tokens;
-	out->verdict = "reserve";
-	if ((limit > 0 && call->send_max_tokens < least_answer(call)) || (limits_money(call) && !call->reserved.price.known))
-	{
-		out->verdict = "refuse";
-		out->stop = true;
-	}
+	if (limit > 0 && call->send_max_tokens < least_answer(call))
+		why = psprintf("The limit of this run, " INT64_FORMAT " tokens, is too small for its prompt.", limit);
+	else if (limits_money(call) && !call->reserved.price.known)
+		why = psprintf("Cost is limited, and model \"%s\" has no price.", call->model);
+	else if (would_refuse(call, settled, reserved, &refusal))
+		why = refusal_detail(call, &refusal);
+	out->verdict = why != NULL ? "refuse" : "reserve";
+	out->stop = why != NULL;
 
 	initStringInfo(&json);
 	appendStringInfo(&json, "{\"prompt_tokens\": " INT64_FORMAT ", \"max_tokens\": " INT64_FORMAT ", \"scopes\": [",
@@ -547,12 +593,19 @@ mw_budget_explain(MwCall *call, MwExplain *out)
 		for (int w = 0; w < MW_NWINDOWS; w++)
 			for (MwUnit unit = 0; unit < MW_NUNITS; unit++)
 				if (mw_limited(&s->limits->limit[w], unit))
-					appendStringInfo(&json, "%s{\"unit\": \"%s\", \"per\": \"%s\", \"amount\": %s}", n++ ? ", " : "",
+					appendStringInfo(&json, "%s{\"unit\": \"%s\", \"per\": \"%s\", \"amount\": %s, \"used\": %s}", n++ ? ", " : "",
 									 mw_unit_names[unit], mw_window_names[w],
-									 amount_text(unit, mw_amount(&s->limits->limit[w], unit)));
+									 amount_text(unit, mw_amount(&s->limits->limit[w], unit)),
+									 amount_text(unit, mw_amount(&settled[i][w], unit) + mw_amount(&reserved[i][w], unit)));
 		appendStringInfoString(&json, "]}");
 	}
-	appendStringInfoString(&json, "]}");
+	appendStringInfoChar(&json, ']');
+	if (why != NULL)
+	{
+		appendStringInfoString(&json, ", \"why\": ");
+		escape_json(&json, why);
+	}
+	appendStringInfoChar(&json, '}');
 	out->detail = mw_json_parse(json.data, json.len, NULL);
 	out->next = pnstrdup(call->body, call->body_len);
 }

@@ -24,6 +24,7 @@ extern void mw_model_explain(MwCall *call, MwExplain *out);
 /* budget.c: encode the request and name it; what mw_cache_key uses too */
 extern void mw_call_encode(MwCall *call);
 extern void mw_budget_admitted(MwCall *call);	/* its moment of admission and the windows of that, unless they are known */
+extern void mw_budget_peek(const MwCall *call, int scope, MwAmounts *settled, MwAmounts *reserved);	/* budget_peek.c */
 extern void mw_budget_refuse_miss(MwCall *call);	/* only hits are left: MW301, or the run ends */
 
 /* fallback.c: where an earlier run of the request_id had got to; the next model after call->failure, or that error */

@@ -1,7 +1,7 @@
 -- Risk: a budget that can be walked around (hits, failures, unknown outcomes,
 -- missing usage), or one that takes what was not used.
 BEGIN;
-SELECT plan(31);
+SELECT plan(37);
 
 CREATE SERVER pgtap_money FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-money', '{"model": "pgtap_money:m", "retry": {"max_attempts": 3, "base": 0.001, "max": 0.002}}');
@@ -79,6 +79,23 @@ SELECT mw_fake('pgtap_money', '{"*": [{"status": 401}, {"text": "never"}]}');
 SELECT throws_ok($$SELECT mw_ask('pgtap-money', 'e', 'q', options => '{"cache": "off"}')$$, 'MW401', NULL, 'a 401 is refused and not tried again');
 SELECT mw_fake('pgtap_money', '{"*": [{"raw": "<html>"}, {"text": "never"}]}');
 SELECT throws_ok($$SELECT mw_ask('pgtap-money', 'e', 'q', options => '{"cache": "off"}')$$, 'MW405', NULL, 'an answer that is none is not tried again');
+
+-- ---------- mw_explain says what a call would meet ----------
+
+SELECT mw_set_budget('pgtap-money', 'requests', 1, session => 'x', per => 'day');
+SELECT mw_set_budget('pgtap-money', 'tokens', 200, session => 'x');
+SELECT mw_fake('pgtap_money', '{"*": [{"text": "x", "repeat": 50}]}');
+SELECT is((SELECT string_agg(stage || ' ' || verdict, ', ') FROM mw_explain('pgtap-money', 'x', 'q1')),
+	'redact pass, guardrail pass, budget reserve, cache miss, retry pass, model send', 'before anything is used a call would be made');
+CREATE TEMP TABLE plan AS SELECT detail FROM mw_explain('pgtap-money', 'x', 'q1') WHERE stage = 'budget';
+SELECT is(mw_ask('pgtap-money', 'x', 'q1'), 'x', 'and is');
+SELECT is((SELECT body->>'max_tokens' FROM mw_fake_requests('pgtap_money') ORDER BY n DESC LIMIT 1), (SELECT detail->>'max_tokens' FROM plan),
+	'with the answer that was foretold, which is what fits');
+SELECT is((SELECT string_agg(stage || ' ' || verdict, ', ') FROM mw_explain('pgtap-money', 'x', 'q2')),
+	'redact pass, guardrail pass, budget refuse', 'where the budget is used up it would end there');
+SELECT is((SELECT l->>'used' FROM mw_explain('pgtap-money', 'x', 'q2') AS e, jsonb_path_query(e.detail, '$.scopes[*].limits[*] ? (@.per == "day")') AS l WHERE e.stage = 'budget'),
+	'1', 'and what is used stands beside the limit');
+SELECT throws_ok($$SELECT mw_ask('pgtap-money', 'x', 'q2')$$, 'MW301', NULL, 'as it does');
 
 SELECT * FROM finish();
 ROLLBACK;
