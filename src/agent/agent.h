@@ -39,7 +39,7 @@ typedef struct MwMsg
 {
 	const char *id;				/* unique in the thread */
 	const char *role;			/* system, user, assistant, tool */
-	Jsonb	   *json;			/* whole, as SURFACE.md spells it: id, role, content, tool_calls, ..., placeholders inside */
+	Jsonb	   *json;			/* whole, as mw_messages() shows it: id, role, content, tool_calls, ..., placeholders inside */
 	char	   *text;			/* its content as text, never NULL */
 	MwToolCall *calls;			/* assistant: those with arguments */
 	int			ncalls;

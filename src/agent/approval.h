@@ -174,6 +174,5 @@ extern void mw_approval_abandon(MwRun *run, const MwSaved *saved);	/* a new prom
 extern void mw_approval_log(const char *tenant, const MwGate *gate, const char *event, Jsonb *detail);
 /* False, and nothing is written, where another transaction is at the session's log */
 extern bool mw_approval_log_at_once(const char *tenant, const MwGate *gate, const char *event, Jsonb *detail);
-extern const char *mw_gate_status_name(MwGateStatus status);
 
 #endif

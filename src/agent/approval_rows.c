@@ -37,12 +37,6 @@ static const char *const statuses[] = {
 	[MW_GATE_EXPIRED] = "expired", [MW_GATE_ABANDONED] = "abandoned"
 };
 
-const char *
-mw_gate_status_name(MwGateStatus status)
-{
-	return statuses[status];
-}
-
 static MwGateStatus
 status_of(const char *name)
 {

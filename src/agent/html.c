@@ -134,12 +134,6 @@ append_text(StringInfo out, const char *s, int len, bool escape)
 }
 
 void
-mw_visible(StringInfo out, const char *s, int len)
-{
-	append_text(out, s, len, false);
-}
-
-void
 mw_html(StringInfo page, const char *format, ...)
 {
 	va_list		args;
@@ -196,6 +190,6 @@ mw_visible_sql(PG_FUNCTION_ARGS)
 	StringInfoData out;
 
 	initStringInfo(&out);
-	mw_visible(&out, VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input));
+	append_text(&out, VARDATA_ANY(input), VARSIZE_ANY_EXHDR(input), false);
 	PG_RETURN_TEXT_P(cstring_to_text_with_len(out.data, out.len));
 }

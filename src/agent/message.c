@@ -1,7 +1,7 @@
 /*
  * message.c - messages of a thread: read, made, copied with one thing changed.
  *
- * A message is jsonb in the one form that SURFACE.md gives, and beside it what
+ * A message is jsonb in the one form that mw_messages() shows, and beside it what
  * the loop asks for again and again: role, text, tool calls, whose answer it is.
  * Both are made together in make() and never change after.  The spelling of
  * OpenAI's wire is read too, since histories come from there.

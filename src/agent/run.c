@@ -2,7 +2,7 @@
  * run.c - the beginning of a leg of a run: who, which agent, what is asked.
  *
  * Everything that can be wrong with what the caller wrote is said in
- * mw_run_make, before anything is claimed or read.  mw_run_enter then takes the
+ * mw_run_make, before anything is claimed or read.  mw_run_begin then takes the
  * session, reads its thread and state, and puts the caller's messages into it,
  * redacted: a thread holds placeholders only.
  *

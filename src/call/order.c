@@ -1,7 +1,7 @@
 /*
  * order.c - what an order of the stages must keep, and what it breaks.
  *
- * The rules are invariant 1 of the design, one row each, with what would go
+ * The rules are invariant 1 of ARCHITECTURE.md, one row each, with what would go
  * wrong otherwise.  The same rows are asserted against MwStageId while
  * compiling (so nobody can reorder the pipeline and build it), against the
  * linked table at load, and against any order that a user asks about.

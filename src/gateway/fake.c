@@ -8,7 +8,7 @@
  * mw.fake_* tables, written as the owner, so that a test that rolls back leaves
  * nothing.  What a response means, what it costs and what may be stored follows
  * the same rules as in the gateway: an attempt is not sent, failed, ok or
- * unknown (DESIGN, invariant 5), and billed by usage, by our own count, or at
+ * unknown (invariant 5), and billed by usage, by our own count, or at
  * its reservation.
  *
  * Budgets.  Nothing is reserved: within a transaction no other call of the

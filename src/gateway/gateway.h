@@ -45,7 +45,6 @@ extern void mw_launch_init(void);	/* utility hook; from _PG_init while preloadin
 extern MwGate *mw_gateway_ensure(void);
 extern void mw_gateway_wish(void);	/* the same where it is not worth an error; raises nothing */
 extern void mw_gateway_look(Oid db);	/* have it look when the next interrupt expires; raises nothing */
-extern void mw_gateway_leave(Oid db);	/* ask it to go and wait for that */
 extern void mw_gateway_sweep_at_commit(void);	/* have purged rows deleted once this transaction has committed */
 
 /* route.c: in a transaction */

@@ -183,8 +183,9 @@ mw_gateway_ensure(void)
 
 /* ---------- asked to leave ---------- */
 
-void
-mw_gateway_leave(Oid db)
+/* Ask it to go and wait for that */
+static void
+leave(Oid db)
 {
 	MwInstant	until = mw_after_ms(LEAVE_TIMEOUT_MS);
 
@@ -297,7 +298,7 @@ process_utility(PlannedStmt *pstmt, const char *query, bool read_only_tree,
 
 	/* whether the role may do it is the command's own business: leaving costs a restart at the next call */
 	if (OidIsValid(db) && db != MyDatabaseId)
-		mw_gateway_leave(db);
+		leave(db);
 	/* of the roles that may, those that are asked for: nobody else's DROP keeps calls waiting */
 	if (drops_us(pstmt->utilityStmt) && superuser())
 		mw_extension_claim();

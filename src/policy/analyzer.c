@@ -21,7 +21,7 @@
 #define DEFAULT_TIMEOUT_MS	5000
 #define MAX_ENTITIES		64
 
-const char *const mw_analyzer_keys[] = {"type", "server", "entities", "language", "score_threshold", "timeout", "on_error", NULL};
+static const char *const option_keys[] = {"type", "server", "entities", "language", "score_threshold", "timeout", "on_error", NULL};
 
 /* What Presidio calls a type of mw's; a name that it does not know may be one of the server's own */
 static char *
@@ -81,7 +81,7 @@ mw_analyzer_read(Jsonb *options, const char *type)
 	MwAnalyzer *a = palloc0(sizeof(MwAnalyzer));
 	JsonbValue *v;
 
-	mw_json_check_keys(options, "option", "a recognizer of type \"presidio\"", mw_analyzer_keys);
+	mw_json_check_keys(options, "option", "a recognizer of type \"presidio\"", option_keys);
 	if (mw_settings_word(options, "type", types, NULL) == NULL)
 		wrong("type", "\"presidio\", where a server finds it", "\"entities\": [\"PERSON\"]");
 	a->server = mw_settings_text(options, "server");
@@ -127,15 +127,15 @@ mw_analyzer_part(Jsonb *options)
 	bool		any = false;
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	for (int i = 0; mw_analyzer_keys[i] != NULL; i++)
+	for (int i = 0; option_keys[i] != NULL; i++)
 	{
 		/* a null removes (mw_settings_merge) */
-		JsonbValue *v = getKeyJsonValueFromContainer(&options->root, mw_analyzer_keys[i], strlen(mw_analyzer_keys[i]), NULL);
+		JsonbValue *v = getKeyJsonValueFromContainer(&options->root, option_keys[i], strlen(option_keys[i]), NULL);
 
 		if (v == NULL)
 			continue;
 		any = true;
-		push_key(&st, mw_analyzer_keys[i]);
+		push_key(&st, option_keys[i]);
 		pushJsonbValue(&st, WJB_VALUE, v);
 	}
 	return any ? JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)) : NULL;

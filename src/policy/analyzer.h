@@ -7,8 +7,6 @@
 #include "mw.h"
 #include "policy/rules.h"
 
-extern const char *const mw_analyzer_keys[];
-
 /* Read what a row says (current context); type: the recogniser's.  Raises MW001. */
 extern MwAnalyzer *mw_analyzer_read(Jsonb *options, const char *type);
 /* The same for what is to be written: the server must be there, too.  Returns it. */

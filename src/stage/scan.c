@@ -163,7 +163,7 @@ mw_pii_scan(MwSearch *q)
 			CHECK_FOR_INTERRUPTS();
 		mw_block_load(&blk, s + at, len - at);
 		mask = mw_block_range_or(&blk, '0', '@', '-', '_');
-		/* tables of single digits, 1 0 0 1: whole blocks of what at_number would pass over one by one */
+		/* tables of single digits, 1 0 0 1: whole blocks of what scan_number.c would pass over one by one */
 		if ((mask & mask >> 2 & mask >> 4) && !(q->plan->shape[1][1][1] & 2) && (at >= MW_CONTEXT_BYTES || q->label == NULL))
 		{
 			uint64		digit = mw_block_range(&blk, '0', '9');

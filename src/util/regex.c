@@ -209,10 +209,3 @@ mw_regex_find_from(MwRegex *re, const char *s, int len, int start, int last, int
 	pcre2_set_offset_limit(match_context, PCRE2_UNSET);
 	return rc;
 }
-
-/* mw_regex_has_jit tells whether a pattern runs as machine code. */
-bool
-mw_regex_has_jit(const MwRegex *re)
-{
-	return re->jit;
-}

@@ -25,7 +25,4 @@ extern int	mw_regex_find(MwRegex *re, const char *s, int len, int start, int *fr
 /* The same for a match that begins at start..last; for patterns compiled with MW_REGEX_FROM. */
 extern int	mw_regex_find_from(MwRegex *re, const char *s, int len, int start, int last, int *from, int *to);
 
-/* Whether it runs as machine code; without JIT (a hardened kernel) all of redact and guardrail is ten times slower. */
-extern bool mw_regex_has_jit(const MwRegex *re);
-
 #endif
