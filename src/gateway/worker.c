@@ -200,16 +200,13 @@ installed(void)
 	return true;
 }
 
-void
-mw_gateway_main(Datum arg)
+/* Ready to work: connected, registered, with libcurl and what there is to wait for */
+static WaitEventSet *
+begin(int place)
 {
 	WaitEventSet *waits;
 	Oid			db;
 	char		why[256];
-	MwInstant	last_work;
-	MwInstant	last_sweep = {0};
-	MwInstant	recover_at = {0};
-	bool		more_to_sweep = true;
 	bool		result = false;
 
 	memcpy(&db, MyBgworkerEntry->bgw_extra, sizeof(Oid));
@@ -217,7 +214,7 @@ mw_gateway_main(Datum arg)
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	pqsignal(SIGINT, StatementCancelHandler);	/* lock_timeout sends it; nobody else's cancel means anything here */
 	BackgroundWorkerUnblockSignals();
-	gate = &mw_shared->gates[DatumGetInt32(arg)];
+	gate = &mw_shared->gates[place];
 	before_shmem_exit(not_come, ObjectIdGetDatum(db));
 	BackgroundWorkerInitializeConnectionByOid(db, InvalidOid, 0);
 
@@ -234,7 +231,26 @@ mw_gateway_main(Datum arg)
 	AddWaitEventToSet(waits, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
 	AddWaitEventToSet(waits, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
 	AddWaitEventToSet(waits, WL_SOCKET_READABLE, mw_http_fd(), NULL, NULL);
-	last_work = mw_now();
+	return waits;
+}
+
+/* Of two times in ms; negative: never */
+static long
+sooner(long a, long b)
+{
+	return a < 0 ? b : b < 0 ? a : Min(a, b);
+}
+
+void
+mw_gateway_main(Datum arg)
+{
+	WaitEventSet *waits = begin(DatumGetInt32(arg));
+	MwInstant	last_work = mw_now();
+	MwInstant	last_sweep = {0};
+	MwInstant	recover_at = {0};
+	bool		more_to_sweep = true;
+	bool		result = false;
+
 	mw_expiry_begin();
 
 	for (;;)
@@ -294,11 +310,9 @@ mw_gateway_main(Datum arg)
 			mw_sums_told();
 
 		/* what an idle gateway does: make good, let go of its locks, leave */
-		timeout = mw_http_timeout_ms();
-		if (ms >= 0)
-			timeout = timeout < 0 ? ms : Min(timeout, ms);
+		timeout = sooner(mw_http_timeout_ms(), ms);
 		if (mw_expiry_pending())
-			timeout = timeout < 0 ? mw_expiry_ms() : Min(timeout, mw_expiry_ms());
+			timeout = sooner(timeout, mw_expiry_ms());
 		if (dlist_is_empty(mw_flights()) && mw_round_unrecorded())
 		{
 			/* until it can be written: a disk that was full has room again some day */
@@ -309,7 +323,7 @@ mw_gateway_main(Datum arg)
 					mw_round_recovered();
 			}
 			if (mw_round_unrecorded())
-				timeout = timeout < 0 ? mw_ms_until(recover_at) : Min(timeout, mw_ms_until(recover_at));
+				timeout = sooner(timeout, mw_ms_until(recover_at));
 		}
 		if (dlist_is_empty(mw_flights()))
 		{
@@ -335,10 +349,9 @@ mw_gateway_main(Datum arg)
 			}
 			ms = idle < UNLOCK_AFTER_MS ? UNLOCK_AFTER_MS - idle : limit - idle;
 			if (ms > 0)
-				timeout = timeout < 0 ? ms : Min(timeout, ms);
+				timeout = sooner(timeout, ms);
 		}
-		ms = more_to_sweep ? 0 : Max(SWEEP_EVERY_MS - mw_ms_since(last_sweep), 0);
-		timeout = timeout < 0 ? ms : Min(timeout, ms);
+		timeout = sooner(timeout, more_to_sweep ? 0 : Max(SWEEP_EVERY_MS - mw_ms_since(last_sweep), 0));
 		MemoryContextSwitchTo(TopMemoryContext);
 		if (timeout != 0)		/* what has just been recorded leaves in the next turn */
 			WaitEventSetWait(waits, timeout, &event, 1, mw_wait_event());
