@@ -1,5 +1,5 @@
 #!/bin/bash
-# Folders of src include downwards only: call, stage, policy, gateway, provider, util.
+# Folders of src include downwards only: agent, call, stage, policy, gateway, provider, util.
 #
 # Without it the layers grow together: a provider adapter that reads a policy cannot run in
 # the gateway any more, and a budget that knows the agent cannot be tested alone.  The compiler
