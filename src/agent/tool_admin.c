@@ -35,20 +35,6 @@ static const char *const alter_keys[] = {
 	"approval", "description", "fixed", "function", "max_bytes", "max_rows", "parameters", "return_direct", "reveal", "timeout", "writes", NULL
 };
 
-static Datum
-text_or_null(const char *s, char *isnull)
-{
-	*isnull = s ? ' ' : 'n';
-	return s ? CStringGetTextDatum(s) : (Datum) 0;
-}
-
-static Datum
-jsonb_or_null(Jsonb *jb, char *isnull)
-{
-	*isnull = jb ? ' ' : 'n';
-	return jb ? JsonbPGetDatum(jb) : (Datum) 0;
-}
-
 static void
 check_name(const char *tool)
 {
@@ -167,8 +153,8 @@ mw_create_tool(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(tenant);
 	values[1] = CStringGetTextDatum(row.tool);
 	values[2] = CStringGetTextDatum(row.function);
-	values[3] = text_or_null(row.description, &nulls[3]);
-	values[4] = jsonb_or_null(row.parameters, &nulls[4]);
+	values[3] = mw_spi_text(row.description, &nulls[3]);
+	values[4] = mw_spi_jsonb(row.parameters, &nulls[4]);
 	values[5] = JsonbPGetDatum(row.options);
 	if (mw_spi_read(&there, MW_AS_OWNER, values, NULL, 1) > 0 || mw_spi_write(&insert, MW_AS_OWNER, values, nulls) == 0)
 		mw_admin_is_there("tool", row.tool, tenant, "mw_alter_tool");
@@ -273,8 +259,8 @@ mw_alter_tool(PG_FUNCTION_ARGS)
 	alter_row(row, patch);
 	check_row(row);
 	values[2] = CStringGetTextDatum(row->function);
-	values[3] = text_or_null(row->description, &nulls[3]);
-	values[4] = jsonb_or_null(row->parameters, &nulls[4]);
+	values[3] = mw_spi_text(row->description, &nulls[3]);
+	values[4] = mw_spi_jsonb(row->parameters, &nulls[4]);
 	values[5] = JsonbPGetDatum(row->options);
 	mw_spi_write(&update, MW_AS_OWNER, values, nulls);
 	SPI_finish();

@@ -606,8 +606,7 @@ mw_doctor(PG_FUNCTION_ARGS)
 		values[0] = CStringGetTextDatum(checks[i].name);
 		values[1] = CStringGetTextDatum(f.status);
 		values[2] = CStringGetTextDatum(f.detail);
-		nulls[3] = f.hint == NULL;
-		values[3] = f.hint ? CStringGetTextDatum(f.hint) : (Datum) 0;
+		values[3] = mw_out_text(f.hint, &nulls[3]);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 	}
 	SPI_finish();

@@ -502,8 +502,7 @@ mw_fake_requests(PG_FUNCTION_ARGS)
 		values[2] = body ? JsonbPGetDatum(body) : (Datum) 0;
 		values[3] = CStringGetTextDatum(r->answered);
 		values[4] = CStringGetTextDatum(r->tenant);
-		nulls[5] = r->session == NULL;
-		values[5] = r->session ? CStringGetTextDatum(r->session) : (Datum) 0;
+		values[5] = mw_out_text(r->session, &nulls[5]);
 		values[6] = CStringGetTextDatum(r->request_id);
 		values[7] = Int32GetDatum(r->call_no);
 		values[8] = Int32GetDatum(r->attempt);

@@ -31,6 +31,7 @@ extern void mw_admin_pattern(const char *pattern, int flags, const char *what);
 /* Errors about rows by name: MW001, 42710, MW001 */
 extern void mw_admin_no_such(const char *kind, const char *name, const char *tenant, const char *hint);
 extern void mw_admin_is_there(const char *kind, const char *name, const char *tenant, const char *alter);
+extern bool mw_admin_has(Jsonb *options, const char *key);	/* null included */
 extern void mw_admin_not_dropped(MwStmt *builtin, Datum *values, const char *kind, const char *name, const char *tenant, const char *off);
 
 #endif

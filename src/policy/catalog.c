@@ -66,10 +66,10 @@ mw_admin_is_there(const char *kind, const char *name, const char *tenant, const 
 					alter, quote_literal_cstr(name), quote_literal_cstr(tenant)));
 }
 
-static bool
-has(Jsonb *jb, const char *key)
+bool
+mw_admin_has(Jsonb *options, const char *key)
 {
-	return getKeyJsonValueFromContainer(&jb->root, key, strlen(key), NULL) != NULL;
+	return getKeyJsonValueFromContainer(&options->root, key, strlen(key), NULL) != NULL;
 }
 
 void
@@ -342,12 +342,6 @@ function_of(Jsonb *options)
 	return given ? mw_userfunc_signature(given, "setting \"function\"", 1, args, results) : NULL;
 }
 
-static char *
-tenant_arg(FunctionCallInfo fcinfo, int n)
-{
-	return mw_arg_text(fcinfo, n, "tenant");
-}
-
 Datum
 mw_create_recognizer(PG_FUNCTION_ARGS)
 {
@@ -363,7 +357,7 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	};
 	char	   *type = type_of(mw_arg_text(fcinfo, 0, "pii_type"));
 	Jsonb	   *options = mw_arg_object(fcinfo, 2, "options");
-	char	   *tenant = tenant_arg(fcinfo, 3);
+	char	   *tenant = mw_arg_text(fcinfo, 3, "tenant");
 	char	   *function;
 	char	   *pattern;
 	char	   *validator;
@@ -402,19 +396,14 @@ mw_create_recognizer(PG_FUNCTION_ARGS)
 	values[1] = CStringGetTextDatum(type);
 	if (mw_spi_read(&there, MW_AS_OWNER, values, NULL, 1) > 0)
 		mw_admin_is_there("recognizer", type, tenant, "mw_alter_recognizer");
-	values[2] = pattern ? CStringGetTextDatum(pattern) : (Datum) 0;
-	nulls[2] = pattern ? ' ' : 'n';
-	values[3] = validator ? CStringGetTextDatum(validator) : (Datum) 0;
-	nulls[3] = validator ? ' ' : 'n';
-	values[4] = context ? CStringGetTextDatum(context) : (Datum) 0;
-	nulls[4] = context ? ' ' : 'n';
+	values[2] = mw_spi_text(pattern, &nulls[2]);
+	values[3] = mw_spi_text(validator, &nulls[3]);
+	values[4] = mw_spi_text(context, &nulls[4]);
 	values[5] = Int32GetDatum((int32) mw_settings_int(options, "priority", -1000000, 1000000, 0));
 	values[6] = CStringGetTextDatum(mw_settings_word(options, "strategy", strategies, "placeholder"));
 	values[7] = BoolGetDatum(on_demand_of(options));
-	values[8] = function ? CStringGetTextDatum(function) : (Datum) 0;
-	nulls[8] = function ? ' ' : 'n';
-	values[9] = analyzer ? JsonbPGetDatum(analyzer) : (Datum) 0;
-	nulls[9] = analyzer ? ' ' : 'n';
+	values[8] = mw_spi_text(function, &nulls[8]);
+	values[9] = mw_spi_jsonb(analyzer, &nulls[9]);
 	if (mw_spi_write(&insert, MW_AS_OWNER, values, nulls) == 0)
 		mw_admin_is_there("recognizer", type, tenant, "mw_alter_recognizer");
 	SPI_finish();
@@ -473,11 +462,10 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	};
 	char	   *type = type_of(mw_arg_text(fcinfo, 0, "pii_type"));
 	Jsonb	   *options = mw_arg_object(fcinfo, 1, "options");
-	char	   *tenant = tenant_arg(fcinfo, 2);
+	char	   *tenant = mw_arg_text(fcinfo, 2, "tenant");
 	char	   *pattern;
 	char	   *validator;
 	char	   *context;
-	char	   *function;
 	Jsonb	   *analyzer;
 	Datum		values[15];
 	char		nulls[16] = "               ";
@@ -498,28 +486,22 @@ mw_alter_recognizer(PG_FUNCTION_ARGS)
 	values[1] = CStringGetTextDatum(type);
 	mw_spi_write(&copy, MW_AS_OWNER, values, NULL);
 
-	values[2] = pattern ? CStringGetTextDatum(pattern) : (Datum) 0;
-	nulls[2] = pattern ? ' ' : 'n';
-	values[3] = BoolGetDatum(has(options, "validator"));
-	values[4] = validator ? CStringGetTextDatum(validator) : (Datum) 0;
-	nulls[4] = validator ? ' ' : 'n';
-	values[5] = BoolGetDatum(has(options, "context"));
-	values[6] = context ? CStringGetTextDatum(context) : (Datum) 0;
-	nulls[6] = context ? ' ' : 'n';
-	values[7] = BoolGetDatum(has(options, "priority"));
+	values[2] = mw_spi_text(pattern, &nulls[2]);
+	values[3] = BoolGetDatum(mw_admin_has(options, "validator"));
+	values[4] = mw_spi_text(validator, &nulls[4]);
+	values[5] = BoolGetDatum(mw_admin_has(options, "context"));
+	values[6] = mw_spi_text(context, &nulls[6]);
+	values[7] = BoolGetDatum(mw_admin_has(options, "priority"));
 	values[8] = Int32GetDatum((int32) mw_settings_int(options, "priority", -1000000, 1000000, 0));
-	values[9] = BoolGetDatum(has(options, "strategy"));
+	values[9] = BoolGetDatum(mw_admin_has(options, "strategy"));
 	values[10] = CStringGetTextDatum(mw_settings_word(options, "strategy", strategies, "placeholder"));
-	values[11] = BoolGetDatum(has(options, "on_demand"));
+	values[11] = BoolGetDatum(mw_admin_has(options, "on_demand"));
 	values[12] = BoolGetDatum(on_demand_of(options));
-	function = function_of(options);
-	values[13] = function ? CStringGetTextDatum(function) : (Datum) 0;
-	nulls[13] = function ? ' ' : 'n';
+	values[13] = mw_spi_text(function_of(options), &nulls[13]);
 	analyzer = mw_analyzer_part(options);
 	if (analyzer)
 		analyzer = altered_analyzer(values, type, analyzer);
-	values[14] = analyzer ? JsonbPGetDatum(analyzer) : (Datum) 0;
-	nulls[14] = analyzer ? ' ' : 'n';
+	values[14] = mw_spi_jsonb(analyzer, &nulls[14]);
 	n = mw_spi_write(&update, MW_AS_OWNER, values, nulls);
 	if (n == 0)
 		mw_admin_no_such("recognizer", type, tenant,
@@ -562,7 +544,7 @@ mw_drop_recognizer(PG_FUNCTION_ARGS)
 		2, {TEXTOID, TEXTOID}
 	};
 	char	   *type = type_of(mw_arg_text(fcinfo, 0, "pii_type"));
-	char	   *tenant = tenant_arg(fcinfo, 1);
+	char	   *tenant = mw_arg_text(fcinfo, 1, "tenant");
 	Datum		values[2];
 
 	SPI_connect();

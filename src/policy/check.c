@@ -161,12 +161,7 @@ put_finding(ReturnSetInfo *set, const char *finding, char *const *texts)
 	bool		nulls[6] = {false};
 
 	for (int i = 0; i < 6; i++)
-	{
-		const char *s = i == 3 ? finding : texts[i < 3 ? i : i - 1];
-
-		nulls[i] = s == NULL;
-		values[i] = s ? CStringGetTextDatum(s) : (Datum) 0;
-	}
+		values[i] = mw_out_text(i == 3 ? finding : texts[i < 3 ? i : i - 1], &nulls[i]);
 	tuplestore_putvalues(set->setResult, set->setDesc, values, nulls);
 }
 

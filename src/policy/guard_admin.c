@@ -38,12 +38,6 @@ static const char *const sources[] = {"user", "tool", "document", "output", NULL
 static const char *const keys[] = {"function", "model", "question", "category", "weight", "threshold", "sources", "mode", NULL};
 static const char *const alter_keys[] = {"pattern", "function", "model", "question", "category", "weight", "threshold", "sources", "mode", NULL};
 
-static bool
-has(Jsonb *jb, const char *key)
-{
-	return getKeyJsonValueFromContainer(&jb->root, key, strlen(key), NULL) != NULL;
-}
-
 /* A member that is a number in a range, or its default */
 static double
 number_of(Jsonb *options, const char *key, double min, double max, double absent, const char *hint)
@@ -167,13 +161,6 @@ function_of(Jsonb *options)
 	return function ? mw_userfunc_signature(function, "setting \"function\"", 1, args, results) : NULL;
 }
 
-#define TEXT_OR_NULL(i, s) \
-	do { \
-		char	   *s_ = (s); \
-		values[i] = s_ ? CStringGetTextDatum(s_) : (Datum) 0; \
-		nulls[i] = s_ ? ' ' : 'n'; \
-	} while (0)
-
 Datum
 mw_create_guard(PG_FUNCTION_ARGS)
 {
@@ -218,10 +205,10 @@ mw_create_guard(PG_FUNCTION_ARGS)
 	if (mw_spi_read(&there, MW_AS_OWNER, values, NULL, 1) > 0)
 		mw_admin_is_there("guard", guard, tenant, "mw_alter_guard");
 	values[2] = CStringGetTextDatum(pattern ? "pattern" : function ? "function" : "model");
-	TEXT_OR_NULL(3, pattern);
-	TEXT_OR_NULL(4, function);
-	TEXT_OR_NULL(5, model);
-	TEXT_OR_NULL(6, question);
+	values[3] = mw_spi_text(pattern, &nulls[3]);
+	values[4] = mw_spi_text(function, &nulls[4]);
+	values[5] = mw_spi_text(model, &nulls[5]);
+	values[6] = mw_spi_text(question, &nulls[6]);
 	values[7] = CStringGetTextDatum(category_of(options));
 	values[8] = Float8GetDatum(weight_of(options));
 	values[9] = Float8GetDatum(threshold_of(options));
@@ -287,19 +274,19 @@ mw_alter_guard(PG_FUNCTION_ARGS)
 	values[1] = CStringGetTextDatum(guard);
 	mw_spi_write(&copy, MW_AS_OWNER, values, NULL);
 
-	TEXT_OR_NULL(2, pattern);
-	TEXT_OR_NULL(3, function_of(options));
-	TEXT_OR_NULL(4, model_of(options));
-	TEXT_OR_NULL(5, question_of(options));
-	values[6] = BoolGetDatum(has(options, "category"));
+	values[2] = mw_spi_text(pattern, &nulls[2]);
+	values[3] = mw_spi_text(function_of(options), &nulls[3]);
+	values[4] = mw_spi_text(model_of(options), &nulls[4]);
+	values[5] = mw_spi_text(question_of(options), &nulls[5]);
+	values[6] = BoolGetDatum(mw_admin_has(options, "category"));
 	values[7] = CStringGetTextDatum(category_of(options));
-	values[8] = BoolGetDatum(has(options, "weight"));
+	values[8] = BoolGetDatum(mw_admin_has(options, "weight"));
 	values[9] = Float8GetDatum(weight_of(options));
-	values[10] = BoolGetDatum(has(options, "threshold"));
+	values[10] = BoolGetDatum(mw_admin_has(options, "threshold"));
 	values[11] = Float8GetDatum(threshold_of(options));
-	values[12] = BoolGetDatum(has(options, "sources"));
+	values[12] = BoolGetDatum(mw_admin_has(options, "sources"));
 	values[13] = sources_of(options);
-	values[14] = BoolGetDatum(has(options, "mode"));
+	values[14] = BoolGetDatum(mw_admin_has(options, "mode"));
 	values[15] = CStringGetTextDatum(mw_settings_word(options, "mode", modes, "block"));
 	if (mw_spi_write(&update, MW_AS_OWNER, values, nulls) == 0)
 	{

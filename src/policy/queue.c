@@ -17,6 +17,7 @@
 
 #include "gateway/gateway.h"
 #include "policy/policy.h"
+#include "util/spi.h"
 
 typedef struct QueueRow
 {
@@ -92,8 +93,7 @@ mw_queue_rows(PG_FUNCTION_ARGS)
 		if (!mw_may_act(r->tenant))
 			continue;
 		values[0] = CStringGetTextDatum(r->tenant);
-		nulls[1] = r->session == NULL;
-		values[1] = r->session ? CStringGetTextDatum(r->session) : (Datum) 0;
+		values[1] = mw_out_text(r->session, &nulls[1]);
 		values[2] = CStringGetTextDatum(r->request_id);
 		values[3] = UUIDPGetDatum(&r->run_id);
 		values[4] = CStringGetTextDatum(r->model);

@@ -141,13 +141,6 @@ mw_text(PG_FUNCTION_ARGS)
 
 /* ---------- the built-in rows, for the install script ---------- */
 
-#define PUT_TEXT(i, s) \
-	do { \
-		const char *s_ = (s); \
-		nulls[i] = s_ == NULL; \
-		values[i] = s_ ? CStringGetTextDatum(s_) : (Datum) 0; \
-	} while (0)
-
 /* mw.builtin_guards(): guard, kind, pattern, category, weight, threshold, sources, mode */
 Datum
 mw_builtin_guard_rows(PG_FUNCTION_ARGS)
@@ -168,17 +161,17 @@ mw_builtin_guard_rows(PG_FUNCTION_ARGS)
 		int			n = 0;
 		int			k;
 
-		PUT_TEXT(0, g->guard);
-		PUT_TEXT(1, kinds[g->kind]);
-		PUT_TEXT(2, g->pattern);
-		PUT_TEXT(3, g->category);
+		values[0] = mw_out_text(g->guard, &nulls[0]);
+		values[1] = mw_out_text(kinds[g->kind], &nulls[1]);
+		values[2] = mw_out_text(g->pattern, &nulls[2]);
+		values[3] = mw_out_text(g->category, &nulls[3]);
 		values[4] = Float8GetDatum(g->weight);
 		values[5] = Float8GetDatum(g->threshold > 0 ? g->threshold : MW_GUARD_THRESHOLD);
 		for (k = 0; k < MW_NSOURCES; k++)
 			if ((g->sources ? g->sources : MW_FROM_INPUT) & (1 << k))
 				from[n++] = CStringGetTextDatum(sources[k]);
 		values[6] = PointerGetDatum(construct_array(from, n, TEXTOID, -1, false, TYPALIGN_INT));
-		PUT_TEXT(7, modes[g->mode]);
+		values[7] = mw_out_text(modes[g->mode], &nulls[7]);
 		tuplestore_putvalues(rsi->setResult, rsi->setDesc, values, nulls);
 	}
 	return (Datum) 0;

@@ -333,13 +333,6 @@ mw_bench_redact(PG_FUNCTION_ARGS)
 
 /* ---------- the built-in rows, for the install script ---------- */
 
-#define PUT_TEXT(i, s) \
-	do { \
-		const char *s_ = (s); \
-		nulls[i] = s_ == NULL; \
-		values[i] = s_ ? CStringGetTextDatum(s_) : (Datum) 0; \
-	} while (0)
-
 /* mw.builtin_recognizers(): pii_type, id, pattern, validator, context, priority, strategy, prefilter, on_demand */
 Datum
 mw_builtin_recognizer_rows(PG_FUNCTION_ARGS)
@@ -356,14 +349,14 @@ mw_builtin_recognizer_rows(PG_FUNCTION_ARGS)
 		bool		nulls[9] = {0};
 
 		id = i > 0 && strcmp(rec->type, mw_builtin_recognizer(i - 1)->type) == 0 ? id + 1 : 0;
-		PUT_TEXT(0, rec->type);
+		values[0] = mw_out_text(rec->type, &nulls[0]);
 		values[1] = Int32GetDatum(id);
-		PUT_TEXT(2, rec->pattern);
-		PUT_TEXT(3, rec->validator);
-		PUT_TEXT(4, rec->context);
+		values[2] = mw_out_text(rec->pattern, &nulls[2]);
+		values[3] = mw_out_text(rec->validator, &nulls[3]);
+		values[4] = mw_out_text(rec->context, &nulls[4]);
 		values[5] = Int32GetDatum(rec->priority);
-		PUT_TEXT(6, mw_strategy_name(rec->strategy));
-		PUT_TEXT(7, rec->prefilter);
+		values[6] = mw_out_text(mw_strategy_name(rec->strategy), &nulls[6]);
+		values[7] = mw_out_text(rec->prefilter, &nulls[7]);
 		values[8] = BoolGetDatum(rec->on_demand);
 		tuplestore_putvalues(rsi->setResult, rsi->setDesc, values, nulls);
 	}

@@ -10,6 +10,8 @@
 
 #include "mw.h"
 #include "executor/spi.h"
+#include "utils/builtins.h"
+#include "utils/jsonb.h"
 #include "utils/snapshot.h"
 
 typedef enum MwAs
@@ -36,6 +38,29 @@ typedef struct MwStmt
  */
 extern uint64 mw_spi_read(MwStmt *stmt, MwAs as, Datum *values, const char *nulls, long limit);
 extern uint64 mw_spi_write(MwStmt *stmt, MwAs as, Datum *values, const char *nulls);
+
+/* A parameter that is NULL where there is nothing: its value, and its mark in nulls */
+static inline Datum
+mw_spi_text(const char *s, char *null)
+{
+	*null = s ? ' ' : 'n';
+	return s ? CStringGetTextDatum(s) : (Datum) 0;
+}
+
+static inline Datum
+mw_spi_jsonb(Jsonb *jb, char *null)
+{
+	*null = jb ? ' ' : 'n';
+	return jb ? JsonbPGetDatum(jb) : (Datum) 0;
+}
+
+/* The same for a column of a row that is handed out */
+static inline Datum
+mw_out_text(const char *s, bool *null)
+{
+	*null = s == NULL;
+	return s ? CStringGetTextDatum(s) : (Datum) 0;
+}
 
 /*
  * Statements of ours that run now, one inside another; an ERROR leaves the
