@@ -90,8 +90,8 @@ mw_route_round(void)
 	stale = false;
 }
 
-static const char *
-option(List *options, const char *name)
+const char *
+mw_server_option(List *options, const char *name)
 {
 	ListCell   *lc;
 
@@ -211,9 +211,9 @@ fill(MwRoute *r)
 		r->hint = pstrdup("COMMIT what made it, or name a model of another server.");
 		return;
 	}
-	api = option(server->options, "api");
+	api = mw_server_option(server->options, "api");
 	r->provider = mw_provider_find(api ? api : "openai");
-	base = option(server->options, "base_url");
+	base = mw_server_option(server->options, "base_url");
 	if (r->provider == NULL || base == NULL)
 	{
 		r->error = psprintf("server \"%s\" has no usable api and base_url", server->servername);
@@ -221,30 +221,30 @@ fill(MwRoute *r)
 		return;
 	}
 	r->url = psprintf("%.*s%s", (int) (strlen(base) - (base[strlen(base) - 1] == '/')), base, r->provider->path);
-	if ((value = option(server->options, "allow_private")) != NULL)
+	if ((value = mw_server_option(server->options, "allow_private")) != NULL)
 		(void) parse_bool(value, &r->allow_private);
-	if ((value = option(server->options, "ca_file")) != NULL)
+	if ((value = mw_server_option(server->options, "ca_file")) != NULL)
 		r->ca_file = pstrdup(value);
-	if ((value = option(server->options, "client_cert")) != NULL)
+	if ((value = mw_server_option(server->options, "client_cert")) != NULL)
 		r->client_cert = pstrdup(value);
-	if ((value = option(server->options, "client_key")) != NULL)
+	if ((value = mw_server_option(server->options, "client_key")) != NULL)
 		r->client_key = pstrdup(value);
-	if ((value = option(server->options, "min_tls")) != NULL)
+	if ((value = mw_server_option(server->options, "min_tls")) != NULL)
 		r->tls13 = strcmp(value, "1.3") == 0;
-	if ((value = option(server->options, "proxy")) != NULL)
+	if ((value = mw_server_option(server->options, "proxy")) != NULL)
 		r->proxy = pstrdup(value);
-	if ((value = option(server->options, "connect_timeout")) != NULL)
+	if ((value = mw_server_option(server->options, "connect_timeout")) != NULL)
 		r->connect_timeout_ms = (long) mw_duration_ms(value, "option \"connect_timeout\"");
-	if ((value = option(server->options, "max_response")) != NULL)
+	if ((value = mw_server_option(server->options, "max_response")) != NULL)
 		r->max_response = strtoul(value, NULL, 10);
-	if ((value = option(server->options, "stall_timeout")) != NULL)
+	if ((value = mw_server_option(server->options, "stall_timeout")) != NULL)
 		r->stall_ms = (long) mw_duration_ms(value, "option \"stall_timeout\"");
-	if ((value = option(server->options, "stall_bytes")) != NULL)
+	if ((value = mw_server_option(server->options, "stall_bytes")) != NULL)
 		r->stall_bytes = strtoul(value, NULL, 10);
 
 	r->mapping = mapping_of(r->roleid, r->serverid, &whose, &mapping_options);
-	key = option(mapping_options, "api_key");
-	if (key == NULL && (value = option(mapping_options, "api_key_file")) != NULL)
+	key = mw_server_option(mapping_options, "api_key");
+	if (key == NULL && (value = mw_server_option(mapping_options, "api_key_file")) != NULL)
 	{
 		key = key_from_file(value, &r->error);
 		if (key == NULL)

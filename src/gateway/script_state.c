@@ -395,7 +395,6 @@ fake_server_arg(text *name)
 	ForeignServer *server;
 	ForeignDataWrapper *fdw;
 	const char *api = NULL;
-	ListCell   *lc;
 
 	server = GetForeignServerByName(servername, true);
 	if (server == NULL)
@@ -415,13 +414,7 @@ fake_server_arg(text *name)
 						 quote_identifier(GetUserNameFromId(GetUserId(), false)))));
 
 	fdw = GetForeignDataWrapper(server->fdwid);
-	foreach(lc, server->options)
-	{
-		DefElem    *def = lfirst(lc);
-
-		if (strcmp(def->defname, "api") == 0)
-			api = defGetString(def);
-	}
+	api = mw_server_option(server->options, "api");
 	if (strcmp(fdw->fdwname, "mw") != 0 || api == NULL || strcmp(api, "fake") != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_BAD_ARGUMENT),

@@ -141,6 +141,9 @@ extern MwReply *mw_gateway_ask(Oid serverid, const char *body, int len, MwInstan
 /* bill.c: a complete response that refuses for now (invariant 5) */
 extern bool mw_status_retryable(int http_status);
 
+/* An option of a server or a mapping, NULL where it is not given (route.c) */
+extern const char *mw_server_option(List *options, const char *name);
+
 /* Why the key in a file cannot be read, a lower-case clause; NULL where it can (route.c) */
 extern char *mw_key_file_problem(const char *path);
 

@@ -35,6 +35,7 @@
 #include "utils/builtins.h"
 #include "utils/rel.h"
 
+#include "gateway/transport.h"
 #include "policy/url.h"
 #include "provider/provider.h"
 #include "util/duration.h"
@@ -227,21 +228,6 @@ unknown_option(Oid catalog, const char *name)
 			errhint("mw has options for servers and user mappings only."));
 }
 
-static const char *
-value_of(List *list, const char *name)
-{
-	ListCell   *lc;
-
-	foreach(lc, list)
-	{
-		DefElem    *def = lfirst_node(DefElem, lc);
-
-		if (strcmp(def->defname, name) == 0)
-			return defGetString(def);
-	}
-	return NULL;
-}
-
 static bool
 same_privileged(List *a, List *b)
 {
@@ -252,8 +238,8 @@ same_privileged(List *a, List *b)
 
 		if (options[i].catalog != ForeignServerRelationId || !options[i].privileged)
 			continue;
-		x = value_of(a, options[i].name);
-		y = value_of(b, options[i].name);
+		x = mw_server_option(a, options[i].name);
+		y = mw_server_option(b, options[i].name);
 		if ((x == NULL) != (y == NULL) || (x && strcmp(x, y) != 0))
 			return false;
 	}
@@ -334,19 +320,19 @@ mw_fdw_validator(PG_FUNCTION_ARGS)
 
 	if (catalog == ForeignServerRelationId)
 	{
-		const char *api = value_of(list, "api");
+		const char *api = mw_server_option(list, "api");
 
 		if (api == NULL)
 			ereport(ERROR,
 					errcode(ERRCODE_MW_BAD_ARGUMENT),
 					errmsg("a model server needs the option \"api\""),
 					errhint("OPTIONS (api 'openai', base_url 'https://api.openai.com/v1'), or OPTIONS (api 'fake') for tests."));
-		if (strcmp(api, "fake") != 0 && value_of(list, "base_url") == NULL)
+		if (strcmp(api, "fake") != 0 && mw_server_option(list, "base_url") == NULL)
 			ereport(ERROR,
 					errcode(ERRCODE_MW_BAD_ARGUMENT),
 					errmsg("a model server with api \"%s\" needs the option \"base_url\"", api),
 					errhint("OPTIONS (api '%s', base_url 'https://api.openai.com/v1')", api));
-		if (value_of(list, "client_key") != NULL && value_of(list, "client_cert") == NULL)
+		if (mw_server_option(list, "client_key") != NULL && mw_server_option(list, "client_cert") == NULL)
 			ereport(ERROR,
 					errcode(ERRCODE_MW_BAD_ARGUMENT),
 					errmsg("option \"client_key\" is of no use without \"client_cert\""),

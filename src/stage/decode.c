@@ -13,21 +13,6 @@
 #define is_digit(c) ((unsigned char) ((c) - '0') < 10)
 #define is_letter(c) ((unsigned char) (((c) | 0x20) - 'a') < 26)
 
-static inline int
-origin(const MwView *v, int i)
-{
-	return v->map ? v->map[i] : i;
-}
-
-static int
-hex_value(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static void
 view_alloc(const MwView *v, char **s, int **map)
 {
@@ -39,7 +24,7 @@ static void
 view_end(const MwView *v, MwView *out, char *s, int *map, int n)
 {
 	s[n] = '\0';
-	map[n] = origin(v, v->len);
+	map[n] = mw_view_origin(v, v->len);
 	out->s = s;
 	out->len = n;
 	out->map = map;
@@ -89,7 +74,7 @@ mw_view_joined(const MwView *v, MwView *out)
 			k = Max(k, i + 1);
 			while (i < k)
 			{
-				map[n] = origin(v, i);
+				map[n] = mw_view_origin(v, i);
 				s[n++] = v->s[i++];
 			}
 			continue;
@@ -99,7 +84,7 @@ mw_view_joined(const MwView *v, MwView *out)
 		{
 			if (is_letter(v->s[i]))
 			{
-				map[n] = origin(v, i);
+				map[n] = mw_view_origin(v, i);
 				s[n++] = v->s[i++];
 			}
 			else
@@ -111,7 +96,7 @@ mw_view_joined(const MwView *v, MwView *out)
 				/* one separator joins; more, or an underscore among dashes, parts words */
 				if (gap - i > 1)
 				{
-					map[n] = origin(v, i);
+					map[n] = mw_view_origin(v, i);
 					s[n++] = ' ';
 				}
 				i = gap;
@@ -136,10 +121,10 @@ mw_view_parted(const MwView *v, MwView *out)
 	{
 		if (i > 0 && v->s[i] >= 'A' && v->s[i] <= 'Z' && v->s[i - 1] >= 'a' && v->s[i - 1] <= 'z')
 		{
-			map[n] = origin(v, i);
+			map[n] = mw_view_origin(v, i);
 			s[n++] = ' ';
 		}
-		map[n] = origin(v, i);
+		map[n] = mw_view_origin(v, i);
 		s[n++] = v->s[i];
 	}
 	view_end(v, out, s, map, n);
@@ -217,7 +202,7 @@ mw_view_leet(const MwView *v, bool ell, MwView *out)
 		}
 		if (k == i)
 		{
-			map[n] = origin(v, i);
+			map[n] = mw_view_origin(v, i);
 			s[n++] = v->s[i++];
 			continue;
 		}
@@ -230,7 +215,7 @@ mw_view_leet(const MwView *v, bool ell, MwView *out)
 				c = ell && c == '1' && is_ell(v, i) ? 'l' : leet_letter(c);
 			if (c != v->s[i])
 				read++;
-			map[n] = origin(v, i++);
+			map[n] = mw_view_origin(v, i++);
 			s[n++] = c;
 		}
 	}
@@ -271,7 +256,7 @@ entity(const char *s, int len, int *used)
 
 		while (k < len && digits < 7)
 		{
-			int			d = hex ? hex_value(s[k]) : is_digit(s[k]) ? s[k] - '0' : -1;
+			int			d = hex ? mw_hex_value(s[k]) : is_digit(s[k]) ? s[k] - '0' : -1;
 
 			if (d < 0)
 				break;
@@ -296,7 +281,7 @@ hex_number(const char *s, int len, int least, int most, int *digits)
 
 	for (*digits = 0; *digits < Min(len, most); (*digits)++)
 	{
-		int			d = hex_value(s[*digits]);
+		int			d = mw_hex_value(s[*digits]);
 
 		if (d < 0)
 			break;
@@ -362,8 +347,8 @@ mw_view_unescaped(const MwView *v, MwView *out)
 
 			if (in.s[i] == '%' && i + 2 < in.len)
 			{
-				int			hi = hex_value(in.s[i + 1]);
-				int			lo = hex_value(in.s[i + 2]);
+				int			hi = mw_hex_value(in.s[i + 1]);
+				int			lo = mw_hex_value(in.s[i + 2]);
 
 				/* only what is ASCII: the rest could break a character in two */
 				if (hi >= 0 && lo >= 0 && hi < 8 && (hi > 0 || lo == 9 || lo == 10))
@@ -388,7 +373,7 @@ mw_view_unescaped(const MwView *v, MwView *out)
 					unicode_to_utf8(folded, utf8);
 					for (; k < pg_utf_mblen(utf8); k++)
 					{
-						map[n] = origin(&in, i);
+						map[n] = mw_view_origin(&in, i);
 						s[n++] = (char) utf8[k];
 					}
 				}
@@ -396,7 +381,7 @@ mw_view_unescaped(const MwView *v, MwView *out)
 				i += used;
 				continue;
 			}
-			map[n] = origin(&in, i);
+			map[n] = mw_view_origin(&in, i);
 			if (c >= 0)
 				changed = true;
 			s[n++] = c >= 0 ? (char) c : in.s[i];
@@ -427,7 +412,7 @@ mw_view_rot13(const MwView *v, MwView *out)
 		if (is_letter(c))
 			c = (c & 0x20) | ('A' + ((c & ~0x20) - 'A' + 13) % 26);
 		s[i] = c;
-		map[i] = origin(v, i);
+		map[i] = mw_view_origin(v, i);
 	}
 	view_end(v, out, s, map, v->len);
 	return true;
@@ -451,7 +436,7 @@ mw_view_reversed(const MwView *v, MwView *out)
 			i--;
 		memcpy(s + n, v->s + i, to - i);
 		while (to-- > i)
-			map[n++] = origin(v, i);
+			map[n++] = mw_view_origin(v, i);
 	}
 	view_end(v, out, s, map, n);
 	return true;

@@ -63,12 +63,6 @@ static MwKey passed[MW_PASSED][MW_PASSED_ALIKE];	/* of the process's pages only 
 static uint8 passed_key[32];
 static bool passed_keyed;
 
-static inline int
-origin(const MwView *v, int i)
-{
-	return v->map ? v->map[i] : i;
-}
-
 static inline bool
 was_hit(const Judging *j, int guard)
 {
@@ -138,8 +132,8 @@ judge_guard(void *arg, int id, int first, int last, int end)
 		to = v->len;
 	}
 	hit = add_hit(j, guard, id, l->nbefore);
-	hit->from = origin(v, from);
-	hit->to = origin(v, to);
+	hit->from = mw_view_origin(v, from);
+	hit->to = mw_view_origin(v, to);
 }
 
 /* Run the patterns on one view; asks receives which further views its words ask for. */
@@ -202,8 +196,8 @@ judge_others(Judging *j, const MwView *v, bool whole)
 		if (score < g->threshold)
 			continue;
 		hit = add_hit(j, guard, guard, j->out->nhits);
-		hit->from = origin(v, at);
-		hit->to = origin(v, end);
+		hit->from = mw_view_origin(v, at);
+		hit->to = mw_view_origin(v, end);
 		hit->score = score;
 	}
 }

@@ -17,6 +17,23 @@ typedef struct MwView
 	const int  *map;
 } MwView;
 
+/* Where byte i of a view comes from */
+static inline int
+mw_view_origin(const MwView *v, int i)
+{
+	return v->map ? v->map[i] : i;
+}
+
+/* A hexadecimal digit's value; -1: it is none */
+static inline int
+mw_hex_value(char c)
+{
+	if ((unsigned char) (c - '0') < 10)
+		return c - '0';
+	c |= 0x20;
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 /*
  * NFKC, format characters stripped, accents off Latin letters, look-alikes in
  * tokens of mixed script folded, small letters (of what is not ASCII: PCRE2

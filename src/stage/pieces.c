@@ -20,21 +20,6 @@
 #define is_letter(c) ((unsigned char) (((c) | 0x20) - 'a') < 26)
 #define is_b64(c) (is_digit(c) || is_letter(c) || (c) == '+' || (c) == '/' || (c) == '-' || (c) == '_')
 
-static inline int
-origin(const MwView *v, int i)
-{
-	return v->map ? v->map[i] : i;
-}
-
-static int
-hex_value(char c)
-{
-	if (is_digit(c))
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Whether decoded bytes are something that could be read */
 static bool
 is_text(const char *s, int n)
@@ -68,8 +53,8 @@ piece(const MwView *v, int from, int to, char *buf, int n, MwView *out)
 		return false;
 	map = palloc(sizeof(int) * (n + 1));
 	for (i = 0; i < n; i++)
-		map[i] = origin(v, from);
-	map[n] = origin(v, to);
+		map[i] = mw_view_origin(v, from);
+	map[n] = mw_view_origin(v, to);
 	buf[n] = '\0';
 	out->s = buf;
 	out->len = n;
@@ -236,7 +221,7 @@ mw_view_decoded(const MwView *v, int *at, MwView *out)
 		hex = true;
 		while (i < v->len && is_b64(v->s[i]))
 		{
-			if (hex && hex_value(v->s[i]) < 0)
+			if (hex && mw_hex_value(v->s[i]) < 0)
 				hex = false;
 			i++;
 		}
@@ -261,7 +246,7 @@ mw_view_decoded(const MwView *v, int *at, MwView *out)
 		{
 			int			k = from;
 
-			while (k + 1 < v->len && hex_value(v->s[k]) >= 0 && hex_value(v->s[k + 1]) >= 0 &&
+			while (k + 1 < v->len && mw_hex_value(v->s[k]) >= 0 && mw_hex_value(v->s[k + 1]) >= 0 &&
 				   pairs < MW_PIECE_MAX)
 			{
 				pairs++;
@@ -279,7 +264,7 @@ mw_view_decoded(const MwView *v, int *at, MwView *out)
 
 				while (m < pairs)
 				{
-					buf[m++] = (char) (hex_value(v->s[j]) * 16 + hex_value(v->s[j + 1]));
+					buf[m++] = (char) (mw_hex_value(v->s[j]) * 16 + mw_hex_value(v->s[j + 1]));
 					j += 3;
 				}
 				i = k;
@@ -300,7 +285,7 @@ mw_view_decoded(const MwView *v, int *at, MwView *out)
 			int			m;
 
 			for (m = 0; m < n / 2; m++)
-				buf[m] = (char) (hex_value(v->s[from + 2 * m]) * 16 + hex_value(v->s[from + 2 * m + 1]));
+				buf[m] = (char) (mw_hex_value(v->s[from + 2 * m]) * 16 + mw_hex_value(v->s[from + 2 * m + 1]));
 			if (piece(v, from, i, buf, n / 2, out))
 			{
 				*at = i;

@@ -71,15 +71,6 @@ plain(uint32 c, unsigned char before, unsigned char behind)
 	return mw_fold_char(c) == 0 ? GONE : SAME;
 }
 
-static int
-hex_value(char c)
-{
-	if ((unsigned char) (c - '0') < 10)
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* n hexadecimal digits at s; -1 where there are fewer */
 static int
 hex_number(const char *s, int len, int n)
@@ -90,7 +81,7 @@ hex_number(const char *s, int len, int n)
 		return -1;
 	for (int i = 0; i < n; i++)
 	{
-		int			d = hex_value(s[i]);
+		int			d = mw_hex_value(s[i]);
 
 		if (d < 0)
 			return -1;
@@ -124,7 +115,7 @@ read_entity(const char *s, int len, int *c)
 
 		for (i += hex; i < len && i < 8; i++)
 		{
-			int			d = hex_value(s[i]);
+			int			d = mw_hex_value(s[i]);
 
 			if (d < 0 || (d > 9 && !hex))
 				break;
