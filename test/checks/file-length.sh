@@ -1,5 +1,5 @@
 #!/bin/bash
-# A C file answers one question, in 150 to 600 lines; over 800 it answers two.
+# A C file answers one question, in 150 to 600 lines; over 700 it answers two.
 #
 # The limit is what a reader holds in mind; what grows beyond it is split by question, not
 # by size.
@@ -7,6 +7,6 @@
 
 for file in src/*.c src/*/*.c; do
 	lines=$(wc -l <"$file")
-	[ "$lines" -le 800 ] || violation "$file: $lines lines"
+	[ "$lines" -le 700 ] || violation "$file: $lines lines"
 done
 finish
