@@ -61,6 +61,7 @@ extern MwMsg *mw_msg_read(MwRun *run, Jsonb *json, const char *what);
 /* From parts; content NULL is "".  The id is new. */
 extern MwMsg *mw_msg_text(MwRun *run, const char *role, const char *content);
 extern MwMsg *mw_msg_tool(MwRun *run, const MwToolCall *call, const char *content, bool failed);	/* a result */
+extern MwMsg *mw_msg_tool_parts(MwRun *run, const MwToolCall *call, Jsonb *parts, bool failed);	/* ... that is a list of parts */
 extern MwMsg *mw_msg_of_answer(MwRun *run, const MwAnswer *answer);
 /* Copies with one thing changed; the id stays, so that in a patch it replaces the message */
 extern MwMsg *mw_msg_with_content(MwRun *run, const MwMsg *msg, JsonbValue *content);

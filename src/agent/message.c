@@ -322,6 +322,17 @@ mw_msg_tool(MwRun *run, const MwToolCall *call, const char *content, bool failed
 }
 
 MwMsg *
+mw_msg_tool_parts(MwRun *run, const MwToolCall *call, Jsonb *parts, bool failed)
+{
+	Parts		p = {
+		.role = "tool", .content = mw_json_value(parts), .tool_call_id = call->id, .name = call->name,
+		.status = failed ? "error" : "success",
+	};
+
+	return make_in(run, &p);
+}
+
+MwMsg *
 mw_msg_of_answer(MwRun *run, const MwAnswer *answer)
 {
 	MemoryContext old = MemoryContextSwitchTo(run->cxt);

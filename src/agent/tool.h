@@ -90,8 +90,8 @@ typedef struct MwToolReturn
 } MwToolReturn;
 
 extern MwToolReturn *mw_tool_return(const MwTool *tool, const MwToolFunction *f);
-/* As a model may see it: within the tool's limits, redacted */
-extern char *mw_tool_shown(MwRun *run, MwToolReturn *r);
+/* As a model may see it: within the tool's limits, redacted; parts: of a content, then what is returned is their text; else NULL */
+extern char *mw_tool_shown(MwRun *run, MwToolReturn *r, Jsonb **parts);
 /* With the run's placeholders, where it redacts at all; MW201 */
 extern char *mw_tool_redact_text(MwRun *run, char *text, int len);
 extern Jsonb *mw_tool_redact_json(MwRun *run, Jsonb *json);
@@ -101,6 +101,7 @@ extern void mw_tool_judge(MwRun *run, char *text);	/* MW202 */
 typedef struct MwToolOutcome
 {
 	char	   *content;
+	Jsonb	   *parts;			/* the content, where it is made of several: images beside texts; NULL */
 	Jsonb	   *update;			/* of the state; NULL for none */
 	bool		failed;			/* the arguments were wrong, and nothing was run */
 } MwToolOutcome;

@@ -84,7 +84,10 @@ mw_call_tool(PG_FUNCTION_ARGS)
 	mw_call_leave();
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
-	push_member(&st, "content", outcome->content);
+	if (outcome->parts != NULL)
+		push_json(&st, "content", outcome->parts);
+	else
+		push_member(&st, "content", outcome->content);
 	push_member(&st, "status", outcome->failed ? "error" : "success");
 	if (outcome->update)
 	{

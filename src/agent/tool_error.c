@@ -133,14 +133,9 @@ result_for(MwRun *run, MwMiddleware *m, const MwError *err, const MwToolCall *ca
 	}
 	else if (mw_json_is_array(content))
 	{
-		JsonbValue	parts;
 		MwToolResponse *resp = palloc0(sizeof(MwToolResponse));
 
-		content = mw_tool_redact_json(run, content);
-		parts.type = jbvBinary;
-		parts.val.binary.data = &content->root;
-		parts.val.binary.len = VARSIZE(content) - VARHDRSZ;
-		resp->msg = mw_msg_with_content(run, mw_msg_tool(run, call, "", true), &parts);
+		resp->msg = mw_msg_tool_parts(run, call, mw_tool_redact_json(run, content), true);
 		return resp;
 	}
 	ereport(ERROR,

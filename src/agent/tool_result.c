@@ -7,6 +7,9 @@
  * can ask for less, and most often the first rows are enough.  Then personal data
  * is replaced by placeholders of the run, in JSON leaf by leaf, and what is left
  * is judged as a tool's text.
+ *
+ * JSON that is a list of content parts (texts, images) is that for the model too,
+ * as it is in LangChain and in MCP, from where such tools come.
  */
 #include "postgres.h"
 
@@ -245,9 +248,79 @@ mw_tool_judge(MwRun *run, char *text)
 	}
 }
 
+/* ---------- content parts ---------- */
+
+/* Where an image is, or the bytes themselves, in LangChain's words or MCP's; NULL: neither */
+static char *
+image_url(Jsonb *part)
+{
+	char	   *url = mw_json_get_text(part, "url");
+	char	   *bytes = mw_json_get_text(part, "base64");
+	char	   *type = mw_json_get_text(part, "mime_type");
+
+	if (bytes == NULL)
+		bytes = mw_json_get_text(part, "data");
+	if (type == NULL)
+		type = mw_json_get_text(part, "mimeType");
+	return url != NULL ? url : bytes != NULL && type != NULL ? psprintf("data:%s;base64,%s", type, bytes) : NULL;
+}
+
+/* An element as a part of a message's content; false where it is none */
+static bool
+push_part(JsonbParseState **st, JsonbValue *element)
+{
+	Jsonb	   *part;
+	JsonbValue *said;
+	char	   *type;
+	char	   *url;
+
+	if (!mw_value_is_object(element))
+		return false;
+	part = JsonbValueToJsonb(element);
+	type = mw_json_get_text(part, "type");
+	if (type == NULL)
+		return false;
+	if (strcmp(type, "image") == 0)
+	{
+		if ((url = image_url(part)) == NULL)
+			return false;
+		pushJsonbValue(st, WJB_BEGIN_OBJECT, NULL);
+		push_member(st, "type", "image_url");
+		push_key(st, "image_url");
+		pushJsonbValue(st, WJB_BEGIN_OBJECT, NULL);
+		push_member(st, "url", url);
+		pushJsonbValue(st, WJB_END_OBJECT, NULL);
+		pushJsonbValue(st, WJB_END_OBJECT, NULL);
+		return true;
+	}
+	said = mw_json_get(part, type);
+	if (strcmp(type, "text") == 0 ? said == NULL || said->type != jbvString || said->val.string.len == 0 :
+		!mw_value_is_object(said) || (strcmp(type, "image_url") != 0 && strcmp(type, "input_audio") != 0 && strcmp(type, "file") != 0))
+		return false;
+	mw_push_jsonb(st, WJB_ELEM, part);
+	return true;
+}
+
+/* A list of nothing but parts, as a provider takes them; NULL: it is JSON like any other */
+static Jsonb *
+content_parts(Jsonb *json)
+{
+	JsonbParseState *st = NULL;
+	MwJsonEach	each;
+
+	if (json == NULL || !mw_json_is_array(json) || JB_ROOT_COUNT(json) == 0)
+		return NULL;
+	pushJsonbValue(&st, WJB_BEGIN_ARRAY, NULL);
+	each = mw_json_each(&json->root);
+	while (mw_json_next(&each))
+		if (!push_part(&st, &each.value))
+			return NULL;
+	return JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_ARRAY, NULL));
+}
+
 /* Redacted, and cut to what the tool may say: a value is never cut in two before it is recognised */
 char *
-mw_tool_shown(MwRun *run, MwToolReturn *r)
+mw_tool_shown(MwRun *run, MwToolReturn *r, Jsonb **parts)
 {
 	char	   *text = r->text.data;
 	int64		len = r->text.len;
@@ -255,6 +328,17 @@ mw_tool_shown(MwRun *run, MwToolReturn *r)
 	int64		room = r->tool->max_bytes;
 	Jsonb	   *jb = NULL;
 
+	/* half of an image is none, so parts are all shown, or are JSON that is cut */
+	*parts = NULL;
+	if (r->json && !r->f->returns_set && len <= room && strstr(text, "\"type\"") != NULL &&
+		(jb = content_parts(mw_json_parse(text, len, NULL))) != NULL)
+	{
+		JsonbValue	content;
+
+		*parts = mw_tool_redact_json(run, jb);
+		content = mw_json_value(*parts);
+		return mw_json_content_text(&content);
+	}
 	if (r->f->returns_set)
 	{
 		text = psprintf("[%s]", text);

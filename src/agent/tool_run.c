@@ -348,7 +348,7 @@ mw_tool_outcome(MwRun *run, const MwTool *tool, Jsonb *given)
 		outcome->content = misused(tool, given, mw_tool_redact_text(run, why, strlen(why)));
 		return outcome;
 	}
-	outcome->content = mw_tool_shown(run, result);
+	outcome->content = mw_tool_shown(run, result, &outcome->parts);
 	mw_tool_judge(run, outcome->content);
 	if (result->update)
 		outcome->update = mw_tool_redact_json(run, result->update);
@@ -378,7 +378,8 @@ mw_tool_run(MwRun *run, const MwTool *tool, MwToolCall *call)
 	MwToolOutcome *outcome = mw_tool_outcome(run, tool, call->args);
 	MwToolResponse *response = palloc0(sizeof(MwToolResponse));
 
-	response->msg = mw_msg_tool(run, call, outcome->content, outcome->failed);
+	response->msg = outcome->parts != NULL ? mw_msg_tool_parts(run, call, outcome->parts, outcome->failed) :
+		mw_msg_tool(run, call, outcome->content, outcome->failed);
 	response->update = outcome->update;
 	return response;
 }
