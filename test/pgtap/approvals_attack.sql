@@ -2,7 +2,7 @@
 -- Each way is refused: what is written by hand, by other roles, by hooks, by other spellings, by ids that are used twice.
 -- (Placeholders that come to stand for something else need a key file: test/t/270_approvals.pl.)
 BEGIN;
-SELECT plan(60);
+SELECT plan(68);
 
 CREATE SERVER pgtap_attack FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 CREATE ROLE pgtap_asker;
@@ -211,6 +211,18 @@ SELECT pg_temp.decide('pgtap_reviewer', 'n1', '{"decisions": [{"type": "reject"}
 SELECT matches(pg_temp.decide('pgtap_second', 'n1'), '^MW603', 'is not approved by another reviewer');
 SELECT is(pg_temp.resume('n1'), 'done', 'the run goes on');
 SELECT is((SELECT count(*)::int FROM attack.paid), 0, 'nothing of all that was paid');
+-- the tool's row asks for no approval any more, by the time the run goes on
+SELECT pg_temp.script('guarded'), pg_temp.invoke('own', s) FROM unnest('{n2,n3,n4}'::text[]) AS s;
+SELECT is(pg_temp.decide('pgtap_reviewer', 'n2', '{"c1": {"type": "reject"}}'), 'done', 'a call that its tool has asked for is rejected');
+SELECT is(pg_temp.decide('pgtap_reviewer', 'n3', '{"c1": {"type": "edit", "edited_action": {"name": "guarded", "args": {"amount": 1, "payee": "bob"}}}}'), 'done', 'one is edited');
+SELECT mw_alter_tool('guarded', '{"approval": null}', 'pgtap-attack');
+SELECT mw_fake('pgtap_attack', '{"m": [{"text": "done"}, {"text": "done"}]}');
+SELECT is(pg_temp.resume('n2'), 'done', 'the tool asks no more');
+SELECT is((SELECT count(*)::int FROM attack.paid), 0, 'and what was rejected has not run for that');
+SELECT is(pg_temp.resume('n3'), 'done', 'the edited one goes on');
+SELECT is((SELECT string_agg(amount || ' ' || payee, ',') FROM attack.paid), '1 bob', 'as it was edited');
+SELECT is(pg_temp.resume('n4'), 'done', 'and what nobody has decided');
+SELECT is((SELECT status FROM mw.interrupt WHERE tenant = 'pgtap-attack' AND session = 'n4'), 'open', 'waits');
 
 SELECT * FROM finish();
 ROLLBACK;
