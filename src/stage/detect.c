@@ -79,7 +79,7 @@ enter(MwPlan *plan, int i)
 		mw_set_put(&plan->worded, i);
 	if (g->plus)
 		mw_set_put(&plan->needs_plus, i);
-	plan->caps |= g->kind == MW_PII_GATE_CAPS;
+	plan->caps |= g->kind == MW_PII_GATE_CAPS || g->kind == MW_PII_GATE_SPELLED;
 
 	if (g->kind == MW_PII_GATE_NUMBER || g->kind == MW_PII_GATE_RUN)
 	{

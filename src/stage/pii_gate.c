@@ -13,6 +13,7 @@ static const struct
 	{"number", MW_PII_GATE_NUMBER}, {"word", MW_PII_GATE_WORD}, {"run", MW_PII_GATE_RUN}, {"key", MW_PII_GATE_KEY},
 	{"at", MW_PII_GATE_AT}, {"colon", MW_PII_GATE_COLON}, {"dash", MW_PII_GATE_DASH}, {"named", MW_PII_GATE_NAMED},
 	{"scheme", MW_PII_GATE_SCHEME}, {"pem", MW_PII_GATE_PEM}, {"caps", MW_PII_GATE_CAPS},
+	{"spelled", MW_PII_GATE_SPELLED}, {"said", MW_PII_GATE_SAID},
 };
 
 /* 3,5-9 as bits */

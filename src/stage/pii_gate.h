@@ -1,8 +1,8 @@
 /*
  * pii_gate.h - where in a text can a match of a recogniser begin at all.
  *
- * The scan (scan.c) stops at few bytes of a text: digits and : = @ - _ >, and runs
- * of capital letters.  A gate says at which of these stops a recogniser is worth
+ * The scan (scan.c) stops at few bytes of a text: digits and : = @ - _ > ( [, runs
+ * of capital letters, and ss.  A gate says at which of these stops a recogniser is worth
  * a look, and what must hold there before its pattern is run.  It is written as
  * a kind and conditions, such as
  *
@@ -19,6 +19,8 @@
  *			high		a character beyond ASCII follows it
  *	key		letters, digits, _ and - with one of them or a digit inside; start=AKIA,ghp_ its beginnings
  *	at		around an @ (high: only beside characters beyond ASCII)
+ *	spelled	the words before (at), [.] and AT
+ *	said	a word with pass in front
  *	colon	hexadecimal digits with two colons and more
  *	dash	pairs of hexadecimal digits with hyphens
  *	named	a word for a secret before : = or >
@@ -36,7 +38,8 @@
 typedef enum MwPiiGateKind
 {
 	MW_PII_GATE_NONE, MW_PII_GATE_NUMBER, MW_PII_GATE_WORD, MW_PII_GATE_RUN, MW_PII_GATE_KEY, MW_PII_GATE_AT, MW_PII_GATE_COLON,
-	MW_PII_GATE_DASH, MW_PII_GATE_NAMED, MW_PII_GATE_SCHEME, MW_PII_GATE_PEM, MW_PII_GATE_CAPS, MW_PII_NGATES
+	MW_PII_GATE_DASH, MW_PII_GATE_NAMED, MW_PII_GATE_SCHEME, MW_PII_GATE_PEM, MW_PII_GATE_CAPS, MW_PII_GATE_SPELLED, MW_PII_GATE_SAID,
+	MW_PII_NGATES
 } MwPiiGateKind;
 
 /* a bit for each of these */

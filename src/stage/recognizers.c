@@ -17,12 +17,13 @@
  * - What is more often not personal (any URL, the number of a vehicle, any date)
  *   is on demand: found where its type is asked for by name or by a preset.
  *
- * Decided once, where the rules leave a choice: "at" and "dot" spelled out, host
- * names of scp (git@host:path/) and addresses inside longer dotted numbers are
- * no matches; full-width and other digits count as digits; IBANs are also found
- * in lower case, with hyphens, and of countries outside SWIFT's registry;
- * addresses of private networks count like any other; numbers with blanks in the
- * North American form are telephone numbers.
+ * Decided once, where the rules leave a choice: an address spelled out is one
+ * where its "at" or a dot stands in brackets or both in capitals ("sam at example
+ * dot com" may be a sentence); host names of scp (git@host:path/) and addresses
+ * inside longer dotted numbers are no matches; full-width and other digits count
+ * as digits; IBANs are also found in lower case, with hyphens, and of countries
+ * outside SWIFT's registry; addresses of private networks count like any other;
+ * numbers with blanks in the North American form are telephone numbers.
  */
 #include "postgres.h"
 

@@ -12,7 +12,7 @@
 	"\\b(?:(?:tele)?(?:ph|f)one?(?:s|n[oa]| ?number| ?num)?\\b|tel(?:efon|\\b|ef\\w*)|tlf\\b|mobil[ei]?\\w*|cell?(?:ular\\w*)?\\b" \
 	"|portable\\b|handy\\b|num[eé]r[oa]? (?:de |di )?t[eé]l|fax\\b|sms\\b|whatsapp\\b|hotline\\b|(?:nomor|no\\.?) ?(?:hp|wa|telp?(?:on|epon)?)\\b|\\bhp(?= ?:)|s[đd]t\\b|puhelin\\w*|gsm\\b|rufnummer\\b" \
 	"|(?:my|his|her|our|your|their|contact|emergency|home|work|office) (?:number|no\\.?|line)\\b" \
-	"|(?:call|ring|dial|text|reach)\\b(?: (?:me|us|him|her|them))?(?: (?:at|on|back)){0,2}|t[eé]l|m[oó]vil|celular)" \
+	"|(?:call(?:ed|ing)?|ring|dial|text|reach(?:ed)?|contact)\\b(?: (?:me|us|him|her|them))?(?: (?:at|on|back)){0,2}|\\banswer(?:ing|s)? at\\b|t[eé]l|m[oó]vil|celular)" \
 	"|(?=[^\\x00-\\x7f])(?:điện thoại|телефон|тел\\b|тел\\.|моб|факс|звоните|電話|携帯|ファックス|手机|手機|电话|號碼|传真|联系方式|전화|휴대폰|연락처|هاتف|جوال|फ़?ोन|मोबाइल|โทร|טלפון|נייד|τηλ)" \
 	")[^0-9\\n]{0,16}$"
 #define SSN_WORD \
@@ -21,6 +21,13 @@
 /* a number ends, or its extension begins: 555-0132x17 */
 #define TEL_R "(?:(?![A-Za-z0-9])|(?=[ ,]?(?:[xX]|(?i:ext))\\.? ?[0-9]))"
 #define MAIL_END "(?![A-Za-z0-9])(?!:[A-Za-z~][A-Za-z0-9_.~-]{0,63}/)"
+
+/* a dot in brackets, and any way to write one; the ends of names that a spelled dot may stand before */
+#define BRACKET_DOT	" {0,2}[(\\[] ?(?:(?i:dot|punkt|punto|point|ponto)|\\.) ?[)\\]] {0,2}"
+#define SPELLED_DOT	"(?:\\.| (?i:dot) |" BRACKET_DOT ")"
+#define SPELLED_TOP	"(?i:com|org|net|edu|gov|mil|int|info|biz|io|ai|co|dev|app|me|eu|uk|us|ca|au|nz|ie|de|at|ch|fr|be|nl|lu|es|pt|it|gr|pl|cz|sk|hu|ro|bg|hr|si|rs|se|no|dk|fi|ee|lv|lt|ru|ua|tr|il|ae|za|in|jp|cn|kr|tw|hk|sg|br|mx|ar|cl)"
+#define SPELLED_LABEL	"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define SPELLED_NAME	"(?<![A-Za-z0-9_%+.-])[A-Za-z0-9_%+-]{1,64}(?:(?:\\.| (?:dot|DOT) |" BRACKET_DOT ")[A-Za-z0-9_%+-]{1,64}){0,4}"
 
 #define CARD_WORDS "=credit card|creditcard|debit card|debitcard|card number|card no|card nr|cardnumber|card|visa|mastercard|master card|amex|american express|maestro|discover|diners|jcb|unionpay|kreditkarte|kreditkartennummer|kartennummer|carte bancaire|carte de crédit|numéro de carte|tarjeta|tarjeta de crédito|número de tarjeta|carta di credito|numero carta|cartão|cartão de crédito|número do cartão|creditcardnummer|karta|numer karty|номер карты|карта|карты|信用卡|卡号|クレジットカード|カード番号|신용카드|카드번호|بطاقة|kredi kartı|kart numarası"
 #define COIN_WORDS "=bitcoin|bitcoins|btc|wallet|wallets|crypto|cryptocurrency|address|litecoin|ltc|dogecoin|doge|tron|trx|usdt|xrp|ripple|dash|zcash|coin|coins|donate|donation|donations|pay|payment|send|sent|deposit|withdraw|withdrawal|transfer|blockchain|satoshi|кошелек|биткоин|钱包|比特币|ビットコイン|지갑"
@@ -50,6 +57,18 @@ static const MwRecognizer recs[] =
 		"@(?:[\\p{L}\\p{N}](?:[\\p{L}\\p{M}\\p{N}-]{0,61}[\\p{L}\\p{M}\\p{N}])?[.。]){1,8}"
 		"(?:[\\p{L}\\p{M}]{2,24}|xn--[A-Za-z0-9-]{2,58})(?=[\\s<>\"'),;；，。.]|$)",
 		"email", NULL, 89),
+
+	/* spelled out, where at or dot stand in brackets, or both in capitals: sam (at) example (dot) com, sam[@]example[.]com, sam AT example DOT com */
+	REC("EMAIL", "spelled",
+		SPELLED_NAME " {0,2}[(\\[] ?(?:(?i:at|arroba)|ät|@) ?[)\\]] {0,2}(?:" SPELLED_LABEL SPELLED_DOT "){0,6}"
+		SPELLED_LABEL "(?:" SPELLED_DOT "(?:" SPELLED_TOP ")|" BRACKET_DOT "[A-Za-z]{2,12})(?![A-Za-z0-9-])",
+		"email", NULL, 90),
+	REC("EMAIL", "spelled",
+		SPELLED_NAME " ?@ ?(?:" SPELLED_LABEL SPELLED_DOT "){0,6}" SPELLED_LABEL BRACKET_DOT "[A-Za-z]{2,12}(?![A-Za-z0-9-])",
+		"email", NULL, 90),
+	REC("EMAIL", "spelled",
+		SPELLED_NAME " AT (?:" SPELLED_LABEL " DOT ){0,6}" SPELLED_LABEL " DOT (?:" SPELLED_TOP ")(?![A-Za-z0-9-])",
+		"email", NULL, 90),
 
 	REC("IBAN", "word len=15-34 first=a",
 		L "[A-Za-z]{2}[0-9]{2}[A-Za-z0-9]{11,30}", "iban", NULL, 95),
@@ -112,7 +131,7 @@ static const MwRecognizer recs[] =
 		"phone", NULL, 50),
 	/* anything else only next to a word that names it; a date never */
 	REC("PHONE", "number len=1-15 min=7 lead",
-		"(?<![A-Za-z0-9+])(?<![0-9][./-])(?![0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9]))(?![0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}(?![0-9]))"
+		"(?<![A-Za-z0-9+])(?<![0-9][./-])(?![0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9]))(?![0-9]{1,2}[./][0-9]{1,2}[./][0-9]{2,4}(?![0-9]|\\.[0-9]))"
 		"\\(?[0-9](?:" TEL_SEP "[0-9]){5,13}[0-9]" TEL_R "(?![.:-][0-9A-Za-z])",
 		"phone", TEL_WORD, 40),
 

@@ -83,7 +83,7 @@ static const MwRecognizer recs[] =
 		NULL, PASSPORT_WORDS, 46),
 
 	REC("DRIVER_LICENSE", "run len=4-19",
-		L "[A-Z0-9]{1,8}(?:[ -][A-Z0-9]{1,8}){0,4}[A-Z0-9]{0,12}" R,
+		L "(?:[A-Z0-9]{1,8}(?:[ -][A-Z0-9]{1,8}){0,4}[A-Z0-9]{0,12}|[a-z][0-9]{5,14})" R,
 		"paper", LICENCE_WORDS, 45),
 
 	REC("BANK_ACCOUNT", "number len=2-26 min=6",

@@ -19,6 +19,9 @@
 #define WITHIN(capital, often) "(?:(?<![a-z])|(?-i:(?<=[a-z0-9])(?=" capital "))|(?<=" often "))"
 #define ENDS	"(?:(?![a-z])|(?-i:(?<=[a-z])(?=[A-Z])))"
 
+/* what a password is called where somebody speaks of it */
+#define SAID	"pass(?:w(?:or)?d|wort|code|phrase|ord|e)"
+
 /* what stands between a name and its value: a type, an assignment or a comparison; the end of an XML tag */
 #define ASSIGN \
 	"(?:[\"'`\\])]{0,2}\\s{0,4}(?::?\\s{0,2}&?(?:string|str|text|varchar|char ?\\*)\\s{1,2})?[.?!|+:=]{0,3}[=:]>?\\s{0,4}@?" \
@@ -100,6 +103,11 @@ static const MwRecognizer recs[] =
 		"[A-Za-z0-9_+/.~-]{16,512}={0,2}(?![A-Za-z0-9_+/=~-])",
 		"token", "=bearer|authorization bearer|api key is|apikey is|access token is|secret key is|api token is", 66),
 
+	/* somebody says which token: the API key 3f2a... */
+	REC("API_KEY", "run len=1-63",
+		"[A-Za-z0-9_+/.~-]{20,512}={0,2}(?![A-Za-z0-9_+/=~-])",
+		"token", "\\b(?:(?:api|app|access|secret|auth|private|signing|account|licen[cs]e|encryption)[ _-]?(?:key|token|secret|code)|(?:client[ _-]?)?secret|(?:bot|bearer|refresh|session|deploy)[ _-]?token|token)[ \\t]{1,2}[\"'`]?$", 66),
+
 	/* put("api_key", "...") */
 	REC("API_KEY", "run len=8-63",
 		"[A-Za-z0-9_+/.=~-]{16,512}(?=[\"'`])",
@@ -124,9 +132,18 @@ static const MwRecognizer recs[] =
 	/* password = hunter2, "pwd": "...", PGPASSWORD=...: what stands behind the name */
 	REC("PASSWORD", "named",
 		"(?i)[a-z0-9_.-]{0,32}(?:pass(?:w(?:or)?d|wort|phrase|code)|" WITHIN("P", "db|my|pg|ftp|sql|key|user|root|smtp|mail|http|sudo|admin|store|proxy|login") "(?:passe?|pw)" ENDS
-		"|pwd|kennwort|contrase(?:ñ|n)a|(?<![a-z])clave|senha|mot de passe)[a-z0-9_.-]{0,12}" ASSIGN
-		"(?:\\\\\"\\K[^\"\\\\\\r\\n]{3,128}(?=\\\\\")|\"\\K(?:[^\"\\\\\\r\\n]|\\\\[^\\r\\n]){3,128}(?=\")|'\\K[^'\\r\\n]{3,128}(?=')|`\\K[^`\\r\\n]{3,128}(?=`)|\\K[^\\s\"'`<>(){}\\[\\],;&|]{3,128})",
+		"|pwd|kennwort|contrase(?:ñ|n)a|(?<![a-z])clave|senha|mot de passe|wachtwoord|has[łl]o|l[öo]senord|salasana|(?<![a-z])[şs]ifre|parolă|adgangskode|passord|kodeord|heslo|jelszó|lozinka|khẩu"
+		"|пароль|парола|лозинка|密[码碼]|口令|パスワード|비밀번호|암호|المرور|السر|पासवर्ड|รหัสผ่าน|סיסמ[הת]|πρόσβασης)[a-z0-9_.-]{0,12}" ASSIGN
+		"(?:\\\\\"\\K[^\"\\\\\\r\\n]{3,128}(?=\\\\\")|\"\\K(?![,;.)] )(?:[^\"\\\\\\r\\n]|\\\\[^\\r\\n]){3,128}(?=\")|'\\K(?![,;.)] )[^'\\r\\n]{3,128}(?=')|`\\K(?![,;.)] )[^`\\r\\n]{3,128}(?=`)|\\K[^\\s\"'`<>(){}\\[\\],;&|]{3,128})",
 		"password", NULL, 67),
+	/* the password is "hunter", is: hunter; and where somebody speaks of theirs, at the end of the sentence */
+	REC("PASSWORD", "said",
+		"(?i)" SAID "s?(?: (?:for|to|of|für|von|pour|de) [^\\s\"'`]{1,32}){0,2} (?:is|was|ist|lautet|war|est|er|är)(?: (?:now|set to|jetzt|nun|maintenant))?"
+		"(?: ?:?\\s{0,2}[\"'`“”‘’„«‹]\\s?\\K[^\\s\"'`“”‘’«»‹›]{3,64}(?: [^\\s\"'`“”‘’«»‹›]{1,64}){0,5}(?=\\s?[\"'`“”’»›])| ?:\\s{1,2}\\K[^\\s\"'`<>(){}\\[\\],;“”‘’„«»]{3,64})",
+		"password", NULL, 67),
+	REC("PASSWORD", "said",
+		"(?i)(?<=\\bmy |\\bmein |\\bmon mot de |\\bmitt )" SAID " (?:is|ist|lautet|est|er) \\K[^\\s\"'`<>(){}\\[\\],;:.!?$%/=]{4,64}(?=[.,;!?]\\s|[.,;!?]?[ \\t\\r]{0,8}(?:$|\\n))",
+		"saidword", NULL, 67),
 	/* curl -u name:password */
 	REC("PASSWORD", "named",
 		"(?:(?<=-u )|(?<=-u[\"'])|(?<=-u [\"'])|(?<=--user[ =])|(?<=--user[ =][\"']))[^\\s:\"'<>$]{1,64}:\\K[^\\s\"'<>]{3,128}", "password", NULL, 67),

@@ -72,6 +72,18 @@ may_be_key(const char *s, int len, int i)
 	return i + 16 < len && is_key_char(s[i + 16]) && is_key_char(s[i + 12]) && is_key_char(s[i + 9]) && is_key_char(s[i + 6]) && is_key_char(s[i + 3]);
 }
 
+/* Whether a bracket may open what at and dot are written as */
+static inline bool
+may_be_spelled(const char *s, int len, int i)
+{
+	char		c;
+
+	if (i + 4 >= len)
+		return false;
+	c = s[i + 1] == ' ' ? s[i + 2] : s[i + 1];
+	return c == '@' || c == '.' || c == '\xc3' || (c | 0x20) == 'a' || (c | 0x20) == 'd' || (c | 0x20) == 'p';
+}
+
 /* Whether a ; may end &nbsp; &colon; &commat; (what is written in digits is told by them) */
 static inline bool
 may_be_entity(const char *s, int i)
@@ -151,6 +163,7 @@ mw_pii_scan(MwSearch *q)
 	int			len = q->len;
 	MwScanDone	done = {0};
 	uint64		caps_before = 0;
+	uint64		s_before = 0;
 	uint64		high = 0;
 	int			at;
 
@@ -158,11 +171,12 @@ mw_pii_scan(MwSearch *q)
 	{
 		MwBlock		blk;
 		uint64		mask;
+		uint64		small_s;
 
 		if ((at & 0xffff) == 0)
 			CHECK_FOR_INTERRUPTS();
 		mw_block_load(&blk, s + at, len - at);
-		mask = mw_block_range_or(&blk, '0', '@', '-', '_');
+		mask = mw_block_range_or(&blk, '0', '@', '-', '_', '(', '[');
 		/* tables of single digits, 1 0 0 1: whole blocks of what scan_number.c would pass over one by one */
 		if ((mask & mask >> 2 & mask >> 4) && !(q->plan->shape[1][1][1] & 2) && (at >= MW_CONTEXT_BYTES || q->label == NULL))
 		{
@@ -171,6 +185,10 @@ mw_pii_scan(MwSearch *q)
 
 			mask &= ~(digit & blank >> 1 & digit >> 2 & blank << 1 & digit << 2);
 		}
+		/* the second s of password */
+		small_s = mw_block_range(&blk, 's', 's');
+		mask |= small_s & (small_s << 1 | s_before);
+		s_before = small_s >> (MW_BLOCK - 1);
 		if (done.run > at)
 			mask = done.run >= at + MW_BLOCK ? 0 : mask & ~UINT64CONST(0) << (done.run - at);
 		high |= mw_block_high(&blk);
@@ -195,6 +213,8 @@ mw_pii_scan(MwSearch *q)
 				}
 			}
 			caps_before = caps;
+			/* words of two capitals, as AT is one */
+			mask |= caps & (caps >> 1 | UINT64CONST(1) << (MW_BLOCK - 1)) & ~(caps << 1) & ~(caps >> 2);
 		}
 		while (mask)
 		{
@@ -244,9 +264,23 @@ mw_pii_scan(MwSearch *q)
 				case ';':
 					q->escapes |= may_be_entity(s, i);
 					break;
+				case '(':
+				case '[':
+					if (may_be_spelled(s, len, i))
+						mw_scan_spelled(q, &done, i);
+					break;
+				case 'A':
+					if (i > 1 && i + 4 < len && s[i + 1] == 'T' && s[i + 2] == ' ' && s[i - 1] == ' ' && is_alnum(s[i - 2]) && is_alnum(s[i + 3]))
+						mw_scan_spelled(q, &done, i);
+					break;
+				case 's':
+					mw_scan_said(q, i - 1);
+					break;
 				case '?':
 					break;
 				default:
+					if (!is_digit(s[i]))
+						break;
 					e = i < done.run ? done.run : at_digit(q, &done, i);
 			}
 			/* on behind the stop, or behind the run that it is a part of */

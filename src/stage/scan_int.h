@@ -18,6 +18,7 @@ typedef struct MwScanDone
 {
 	int			run;			/* runs before here */
 	int			mail;
+	int			spelled;
 	int			key;
 	int			hex;
 	int			dash;
@@ -48,6 +49,9 @@ extern void mw_scan_colon(MwSearch *q, MwScanDone *done, int i);
 extern void mw_scan_hyphen(MwSearch *q, MwScanDone *done, int i);
 extern void mw_scan_named(MwSearch *q, int i);
 extern void mw_scan_scheme(MwSearch *q, int i);
+/* a bracket or an A that may begin (at), [dot] or AT; the ss of password */
+extern void mw_scan_spelled(MwSearch *q, MwScanDone *done, int i);
+extern void mw_scan_said(MwSearch *q, int i);
 /* Try all recognisers of a set at one place */
 extern void mw_scan_try(MwSearch *q, const MwRecSet *set, int at);
 

@@ -81,6 +81,79 @@ mw_scan_mail(MwSearch *q, MwScanDone *done, int i)
 	done->mail = Max(done->mail, i + 1);
 }
 
+/* How many words, joined by blanks and brackets, a name may have that is spelled out: joan (dot) smith (at) */
+#define SPELLED_WORDS	6
+
+/* Whether a bracket has what at and dot are written as and nothing else in it */
+static bool
+spells(const char *s, int len, int i)
+{
+	int			k = i + 1;
+	int			n = 0;
+
+	if (k < len && s[k] == ' ')
+		k++;
+	if (k < len && (s[k] == '@' || s[k] == '.'))
+		k++;
+	else
+		while (k < len && n < 8 && (is_letter(s[k]) || is_high(s[k])))
+		{
+			n++;
+			k++;
+		}
+	if (k < len && s[k] == ' ')
+		k++;
+	return k < len && s[k] == (s[i] == '(' ? ')' : ']') && n != 1 && k + 1 < len;
+}
+
+/* mw_scan_spelled looks at what may be the at or a dot of an address that is spelled out: its name is some words before. */
+void
+mw_scan_spelled(MwSearch *q, MwScanDone *done, int i)
+{
+	const char *s = q->s;
+	int			begins[SPELLED_WORDS];
+	int			n = 0;
+	int			stop = Max(done->spelled, i - MAIL_BACK);
+	int			b = i;
+
+	if (s[i] != 'A' && !spells(s, q->len, i))
+		return;
+	while (n < SPELLED_WORDS)
+	{
+		int			e;
+
+		while (b > stop && (s[b - 1] == ' ' || s[b - 1] == '(' || s[b - 1] == ')' || s[b - 1] == '[' || s[b - 1] == ']'))
+			b--;
+		e = b;
+		while (b > stop && (is_key_char(s[b - 1]) || memchr(".+%@", s[b - 1], 4)))
+			b--;
+		if (b == e)
+			break;
+		begins[n++] = b;
+	}
+	while (n-- > 0)
+	{
+		int			before = q->found->n;
+
+		mw_scan_try(q, &q->plan->of_kind[MW_PII_GATE_SPELLED], begins[n]);
+		if (q->found->n > before)
+		{
+			done->spelled = Max(done->spelled, q->found->spans[q->found->n - 1].to);
+			break;
+		}
+	}
+}
+
+/* mw_scan_said looks at an ss: pass... begins a word there, or it is nobody's. */
+void
+mw_scan_said(MwSearch *q, int i)
+{
+	const char *s = q->s;
+
+	if (i >= 2 && s[i - 1] == 'a' && (s[i - 2] | 0x20) == 'p' && (i == 2 || !is_alnum(s[i - 3])) && i + 8 < q->len)
+		mw_scan_try(q, &q->plan->of_kind[MW_PII_GATE_SAID], i - 2);
+}
+
 /* mw_scan_colon looks at a colon between hexadecimal digits, or two of them. */
 void
 mw_scan_colon(MwSearch *q, MwScanDone *done, int i)
@@ -151,6 +224,27 @@ begins(const char *s, int len, const char *word)
 	return true;
 }
 
+/* Words for it that are not ASCII, without a first letter that may be a capital one */
+static bool
+names_secret_high(const char *s, int len)
+{
+	static const char *const words[] = {
+		"ароль", "АРОЛЬ", "арола", "озинка", "密码", "密碼", "口令", "パスワード",
+		"비밀번호", "암호", "المرور", "السر", "पासवर्ड", "รหัสผ่าน", "סיסמה", "סיסמת",
+		"ρόσβασης", "hasło", "Hasło", "lösenord", "Lösenord", "ifre", "parolă", "Parolă", "jelszó", "Jelszó", "khẩu"
+	};
+
+	for (size_t i = 0; i < lengthof(words); i++)
+	{
+		int			n = strlen(words[i]);
+
+		for (int k = 0; k + n <= len; k++)
+			if (s[k] == words[i][0] && memcmp(s + k, words[i], n) == 0)
+				return true;
+	}
+	return false;
+}
+
 /* Whether a name, s[0..len), is one for a secret */
 static bool
 names_secret(const char *s, int len)
@@ -163,7 +257,7 @@ names_secret(const char *s, int len)
 					return true;
 				break;
 			case 's':
-				if (begins(s, len, "secret") || begins(s, len, "senha"))
+				if (begins(s, len, "secret") || begins(s, len, "senha") || begins(s, len, "sifre") || begins(s, len, "salasana"))
 					return true;
 				break;
 			case 't':
@@ -171,7 +265,7 @@ names_secret(const char *s, int len)
 					return true;
 				break;
 			case 'k':
-				if (begins(s, len, "key") || begins(s, len, "kennwort"))
+				if (begins(s, len, "key") || begins(s, len, "kennwort") || begins(s, len, "kodeord"))
 					return true;
 				break;
 			case 'c':
@@ -179,7 +273,19 @@ names_secret(const char *s, int len)
 					return true;
 				break;
 			case 'a':
-				if (begins(s, len, "auth"))
+				if (begins(s, len, "auth") || begins(s, len, "adgangskode"))
+					return true;
+				break;
+			case 'w':
+				if (begins(s, len, "wachtwoord"))
+					return true;
+				break;
+			case 'h':
+				if (begins(s, len, "haslo") || begins(s, len, "heslo"))
+					return true;
+				break;
+			case 'l':
+				if (begins(s, len, "losenord") || begins(s, len, "lozinka"))
 					return true;
 				break;
 			case 'm':
@@ -205,12 +311,14 @@ behind_user(const char *s, int at)
 
 /* Where the name s[..e) begins: letters, digits and what names are joined by */
 static int
-name_before(const char *s, int e, int stop)
+name_before(const char *s, int e, int stop, bool *high)
 {
 	int			b = e;
+	unsigned char all = 0;
 
 	while (b > stop && (is_alnum(s[b - 1]) || s[b - 1] == '_' || s[b - 1] == '-' || s[b - 1] == '.' || is_high(s[b - 1])))
-		b--;
+		all |= (unsigned char) s[--b];
+	*high = is_high(all);
 	while (b < e && (s[b] & 0xc0) == 0x80)
 		b++;
 	return b;
@@ -224,19 +332,21 @@ mw_scan_named(MwSearch *q, int i)
 	int			e = i;
 	int			b;
 	int			longest = 0;
+	bool		high;
 	int			stop = Max(0, i - NAME_BACK - 4);
 
 	/* "name" : and name) = */
-	while (e > stop && e > i - 4 && !is_alnum(s[e - 1]))
+	while (e > stop && e > i - 4 && !is_alnum(s[e - 1]) && !is_high(s[e - 1]))
 		e--;
-	b = name_before(s, e, stop);
+	b = name_before(s, e, stop, &high);
 	/* its type may stand between: var token string = */
 	if (e - b == 6 && b > stop && s[b - 1] == ' ' && memcmp(s + b, "string", 6) == 0)
 	{
 		e = b - 1;
-		b = name_before(s, e, stop);
+		b = name_before(s, e, stop, &high);
 	}
-	if ((e - b < 3 || !names_secret(s + b, e - b)) && !(s[i] == ':' && behind_user(s, b)))
+	if ((e - b < 3 || !(names_secret(s + b, e - b) || (high && names_secret_high(s + b, e - b)))) &&
+		!(s[i] == ':' && behind_user(s, b)))
 		return;
 
 	/* the longest run of what keys are made of, behind it */

@@ -86,20 +86,24 @@ mw_block_range(const MwBlock *blk, uint8 lo, uint8 hi)
 #endif
 }
 
-/* Bit i is set where byte i lies in lo..hi, or is a or b: for no more work than two ranges. */
+/* Bit i is set where byte i lies in lo..hi, or is a, b, c or d: for hardly more work than two ranges. */
 static inline uint64
-mw_block_range_or(const MwBlock *blk, uint8 lo, uint8 hi, char a, char b)
+mw_block_range_or(const MwBlock *blk, uint8 lo, uint8 hi, char a, char b, char c, char d)
 {
 #ifdef MW_SSE2
 	__m128i		l = _mm_set1_epi8((char) lo);
 	__m128i		w = _mm_set1_epi8((char) (hi - lo));
 	__m128i		va = _mm_set1_epi8(a);
 	__m128i		vb = _mm_set1_epi8(b);
+	__m128i		vc = _mm_set1_epi8(c);
+	__m128i		vd = _mm_set1_epi8(d);
 
-	MW_BLOCK_MASK(_mm_or_si128(_mm_cmpeq_epi8(_mm_min_epu8(_mm_sub_epi8(x, l), w), _mm_sub_epi8(x, l)),
-							   _mm_or_si128(_mm_cmpeq_epi8(x, va), _mm_cmpeq_epi8(x, vb))));
+	MW_BLOCK_MASK(_mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(_mm_min_epu8(_mm_sub_epi8(x, l), w), _mm_sub_epi8(x, l)),
+											_mm_or_si128(_mm_cmpeq_epi8(x, va), _mm_cmpeq_epi8(x, vb))),
+							   _mm_or_si128(_mm_cmpeq_epi8(x, vc), _mm_cmpeq_epi8(x, vd))));
 #else
-	return mw_block_range(blk, lo, hi) | mw_block_range(blk, (uint8) a, (uint8) a) | mw_block_range(blk, (uint8) b, (uint8) b);
+	return mw_block_range(blk, lo, hi) | mw_block_range(blk, (uint8) a, (uint8) a) | mw_block_range(blk, (uint8) b, (uint8) b) |
+		mw_block_range(blk, (uint8) c, (uint8) c) | mw_block_range(blk, (uint8) d, (uint8) d);
 #endif
 }
 

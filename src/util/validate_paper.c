@@ -308,11 +308,11 @@ stands_for(const char *s, int len)
 			return true;
 	if (s[0] == '$' && len > 1 && (s[1] == '{' || s[1] == '(' || is_letter(s[1])))
 		return true;
-	if (s[0] == '<' || s[0] == '*' || (s[0] == '{' && len > 1 && s[1] == '{') || (s[0] == '%' && s[len - 1] == '%'))
+	if (s[0] == '<' || s[0] == '*' || (s[0] == '{' && len > 1 && (s[1] == '{' || s[len - 1] == '}')) || (s[0] == '%' && (s[len - 1] == '%' || len == 2)))
 		return true;
 	return has(s, len, "process.env") || has(s, len, "os.environ") || has(s, len, "getenv") || has(s, len, "xxxx") ||
 		has(s, len, "example") || has(s, len, "****") || has(s, len, "your_") || has(s, len, "your-") ||
-		has(s, len, "secrets.") || has(s, len, "config.") || has(s, len, "vault:");
+		has(s, len, "введите") || has(s, len, "请输入") || has(s, len, "入力") || has(s, len, "secrets.") || has(s, len, "config.") || has(s, len, "vault:");
 }
 
 /* Runs of small letters, of capitals, of digits: where nobody speaks, they are short */
@@ -414,6 +414,31 @@ v_secretword(const char *s, int len)
 	return len >= 4 && digits > 0 && (others > 0 || digits >= 6) && !stands_for(s, len) ? len : 0;
 }
 
+/* saidword: what somebody says of a password is none: wrong, expired, saved */
+static int
+v_saidword(const char *s, int len)
+{
+	static const char *const words[] = {
+		"correct", "right", "same", "gone", "lost", "weak", "strong", "long", "short", "secure", "insecure", "safe", "valid", "blank", "there", "that", "these",
+		"what", "which", "where", "yours", "mine", "private", "public", "complex", "simple", "easy", "hard", "good", "fine", "okay", "unique", "different", "ready",
+		"temporary", "random", "obvious", "over", "down", "only", "just", "also", "still", "never", "always", "already", "case-sensitive", "case sensitive", "something",
+		"nothing", "anything", "everything", "none", "sent", "kept", "known", "old", "new", "longer", "shorter", "stronger", "weaker", "fixed", "default", "complicated",
+		"falsch", "richtig", "abgelaufen", "weg", "geheim", "leer", "sicher", "unsicher", "schwach", "stark", "lang", "kurz", "neu", "alt", "nicht", "immer", "noch",
+		"gültig", "ungültig", "gleich", "kaputt", "faux", "bon", "correcte", "perdu", "invalide", "valide", "faible", "fort", "feil", "galt", "riktig", NULL
+	};
+	static const char *const ends[] = {"ed", "en", "ing", "able", "ible", "ful", "less", "ly", "é", "ée", "ert", "ant", NULL};
+
+	if (len < 4 || stands_for(s, len))
+		return 0;
+	for (int i = 0; words[i]; i++)
+		if ((int) strlen(words[i]) == len && pg_strncasecmp(s, words[i], len) == 0)
+			return 0;
+	for (int i = 0; ends[i]; i++)
+		if (len > (int) strlen(ends[i]) && memcmp(s + len - strlen(ends[i]), ends[i], strlen(ends[i])) == 0)
+			return 0;
+	return len;
+}
+
 /* urlpassword: user:password, the password no variable */
 static int
 v_urlpassword(const char *s, int len)
@@ -461,6 +486,6 @@ v_jwt(const char *s, int len)
 
 const MwValidatorEntry mw_validators_paper[] = {
 	{"aba", v_aba}, {"bic", v_bic}, {"date", v_date}, {"gps", v_gps}, {"idnumber", v_idnumber}, {"jwt", v_jwt}, {"paper", v_paper},
-	{"password", v_password}, {"plate", v_plate}, {"secretword", v_secretword}, {"token", v_token},
+	{"password", v_password}, {"plate", v_plate}, {"saidword", v_saidword}, {"secretword", v_secretword}, {"token", v_token},
 	{"urlpassword", v_urlpassword}, {"us_dea", v_us_dea}, {"us_npi", v_us_npi}, {"vin", v_vin}, {NULL, NULL},
 };

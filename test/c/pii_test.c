@@ -62,6 +62,8 @@ static const char *const words[] = {
 
 /* What a fuzzer found (test/campaign/p1_fuzz.pl), each with what was wrong */
 static const char *const fuzzed[] = {
+	/* the text had to end there, or with a blank before the end */
+	"so%my password is tiger-cub- ",
 	/* a second redaction found the address that the first one had uncovered */
 	"a.b.c+d.e_f@sub.ex.c+d.e_f@sub.example.ample.org replied",
 	/* where the address began depended on whether the text did too */
@@ -224,6 +226,26 @@ static const struct
 	{"00:1b:44:ff:fe:11:3a:b7", "MAC", "00:1b:44:ff:fe:11:3a:b7"}, {"MAC address 001b44113ab7", "MAC", "001b44113ab7"}, {"build 001b44113ab7"},
 	{"1:2:3:4:5:6:7::", "IP", "1:2:3:4:5:6:7::"},
 	{"account number GB29NWBK60161331926810", "BANK_ACCOUNT", "GB29NWBK60161331926810"}, {"Reisepass P 1630837", "PASSPORT", "P 1630837"},
+	/* an address that is spelled out, where it can be nothing else */
+	{"reach sam (at) mail (dot) example please", "EMAIL", "sam (at) mail (dot) example"}, {"sam [at] mail.co.uk", "EMAIL", "sam [at] mail.co.uk"},
+	{"ask joan (dot) smith (at) mail [dot] com.", "EMAIL", "joan (dot) smith (at) mail [dot] com"}, {"sam[@]mail[.]example", "EMAIL", "sam[@]mail[.]example"},
+	{"sam@mail[.]example", "EMAIL", "sam@mail[.]example"}, {"or_so: sam AT mail DOT com", "EMAIL", "sam AT mail DOT com"},
+	{"joan (arroba) correo (punto) es", "EMAIL", "joan (arroba) correo (punto) es"},
+	{"meet me at mail dot com"}, {"LOOK AT THE DOT MATRIX"}, {"buf[at] = obj.com"}, {"list[at] a.b"}, {"look at (dot) com"}, {"he is (at) home. In"}, {"x (at) y"},
+	/* passwords of somebody who speaks, without a digit */
+	{"my password is hunter", "PASSWORD", "hunter"}, {"Mein Passwort ist sonne.", "PASSWORD", "sonne"}, {"mon mot de passe est soleil.", "PASSWORD", "soleil"},
+	{"the password for joan is \"blue tiger\"", "PASSWORD", "blue tiger"}, {"the passphrase is: tiger", "PASSWORD", "tiger"},
+	{"le mot de passe est « soleil »", "PASSWORD", "soleil"}, {"Das Passwort lautet: geheim", "PASSWORD", "geheim"},
+	{"пароль: секрет", "PASSWORD", "секрет"}, {"Wachtwoord: geheim", "PASSWORD", "geheim"}, {"hasło: tajne", "PASSWORD", "tajne"},
+	{"jelszó: titok", "PASSWORD", "titok"}, {"密码：abcdef", "PASSWORD", "abcdef"}, {"パスワード: himitsu", "PASSWORD", "himitsu"},
+	{"behind `password:`, a date or `name:` stands"},
+	/* which token it is may be said before it, and telephones are called and answered in more ways; a date is no longer than a date */
+	{"the API key 1f3b5d7a9c2e4f6a8b0c1d3e", "API_KEY", "1f3b5d7a9c2e4f6a8b0c1d3e"}, {"zen TOKEN 8a5de3a89b7e4f29bf728b45adcdea6e", "API_KEY", "8a5de3a89b7e4f29bf728b45adcdea6e"},
+	{"the commit 8a5de3a89b7e4f29bf728b45adcdea6e"}, {"the token of commit 8a5de3a89b7e4f29bf728b45adcdea6e"}, {"the key user_session_handler_2023"},
+	{"Call me on 01.84.17.61.18.", "PHONE", "01.84.17.61.18"}, {"call me on 01.04.2026"}, {"not answering at 78 651 450", "PHONE", "78 651 450"},
+	{"my driver's license number is a56319335", "DRIVER_LICENSE", "a56319335"},
+	{"my password is wrong"}, {"my password is expired."}, {"My password is correct but"}, {"the password is 'required'"}, {"password is \"%s\""}, {"my password is only"},
+	{"Пароль: введите"}, {"the class is \"hunter\""}, {"my passport is blue"},
 	{"bypass: enabled"}, {"compass: north-east"}, {"passenger: Miller"}, {"passage: third-floor"}, {"\"passing\": \"tests\""}, {"passrate: 97.5"}, {"tests passed = 120"},
 	{"pwd: /home/joe/work"}, {"The passphrase: see the wiki"}, {"monkey: banana12345678901234"}, {"tokens: 128000-context-window"},
 	{"keyboard: \"logitech-mx-keys-s-2023\""}, {"hotkey: ctrl+shift+alt+p+1234"}, {"author: J.K.Rowling-1965-07-31"}, {"keyframe: fade-in-out-200ms-ease"},
