@@ -55,7 +55,16 @@ if ($pool_pid == 0)
 	open STDERR, '>', '/dev/null';
 	exec $bouncer, '-q', "$dir/pool.ini" or POSIX::_exit(1);
 }
-END { kill 'QUIT', $pool_pid if $pool_pid; }
+# QUIT is ignored by what was started in the background, and TERM waits for clients in later versions
+END
+{
+	if ($pool_pid)
+	{
+		local $?;
+		kill 'KILL', $pool_pid;
+		waitpid $pool_pid, 0;
+	}
+}
 {
 
 	package Pool;    # what MwClient asks of a node
