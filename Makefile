@@ -120,7 +120,7 @@ src/util/conditions.inc: build.flags
 TEST_C = $(patsubst %.c,%,$(sort $(wildcard test/c/*_test.c)))
 EXTRA_CLEAN += $(TEST_C)
 # The text stages without a server: objects of src, and what they need of PostgreSQL (test/c/alone)
-TEXT_ALONE = $(sort $(wildcard src/stage/recognizers*.c src/util/validate*.c) $(addprefix src/stage/,scan.c scan_number.c scan_mark.c detect.c context.c overlap.c repeat.c pii_view.c \
+TEXT_ALONE = $(sort $(wildcard src/stage/recognizers*.c src/util/validate*.c) $(addprefix src/stage/,scan.c scan_number.c scan_mark.c detect_plan.c detect.c context.c overlap.c repeat.c pii_view.c \
 	pii_gate.c pii_map.c placeholder.c strategy.c redact_text.c normalise.c decode.c pieces.c hints.c ngrams.c) $(addprefix src/util/,keccak.c regex.c hash.c) \
 	$(addprefix test/c/alone/,alone.c holds.c policy.c))
 test/c/pii_test test/c/views_test: $(TEXT_ALONE:.c=.o)

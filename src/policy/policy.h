@@ -73,7 +73,7 @@ typedef struct MwPolicy
 	int			nguards;
 	struct MwPolicy *variants;	/* with the redaction of a call or an agent, kept as long as this one (redaction.c) ... */
 	struct MwPolicy *next;		/* ... and the next of these */
-	void	   *redact_plan;	/* what redact.c compiles from the recognizers, lazily, in cxt */
+	void	   *redact_plan;	/* what stage/detect_plan.c makes of the recognizers, lazily, in cxt */
 	void	   *guard_plan;		/* likewise guardrail.c */
 } MwPolicy;
 

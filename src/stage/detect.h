@@ -1,6 +1,6 @@
 /*
- * detect.h - inside of finding personal data: the plan of a policy's
- * recognisers (detect.c), the scan of a text (scan.c), words around a match
+ * detect.h - inside of finding personal data: the plan of a policy's recognisers
+ * (detect_plan.c), one of them tried at one place (detect.c), the scan of a text (scan.c), words around a match
  * (context.c), overlaps (overlap.c), and the readable view of a text that hides
  * something (pii_view.c).
  */
@@ -75,6 +75,18 @@ typedef struct MwPlan
 
 	struct MwContextWords *words;
 } MwPlan;
+
+/* The plan of a policy; made at first use, which does not change what the policy says (detect_plan.c) */
+extern void mw_plan_make(MwPolicy *policy);
+extern MwPlan *mw_plan_builtin(void);	/* of those that have the built-in recognizers and nothing else */
+
+static inline MwPlan *
+mw_plan_of(const MwPolicy *policy)
+{
+	if (policy->redact_plan == NULL)
+		mw_plan_make((MwPolicy *) policy);
+	return policy->redact_plan;
+}
 
 typedef struct MwFound
 {
