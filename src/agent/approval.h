@@ -14,11 +14,6 @@ typedef enum MwGateStatus
 	MW_GATE_OPEN, MW_GATE_DECIDED, MW_GATE_DONE, MW_GATE_EXPIRED, MW_GATE_ABANDONED
 } MwGateStatus;
 
-#define MW_DECIDE_APPROVE	0x1
-#define MW_DECIDE_EDIT		0x2
-#define MW_DECIDE_REJECT	0x4
-#define MW_DECIDE_RESPOND	0x8
-
 /* Who asked is known by its name, which a dump keeps, or by its oid in this cluster, which a renaming does: one is enough */
 typedef struct MwShown
 {
