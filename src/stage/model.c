@@ -99,6 +99,11 @@ mw_answer_used(const MwCall *call, MwMoney *cost)
 	const MwAnswer *answer = call->answer;
 	MwBill		bill = {.usage.estimated = true};
 
+	if (answer->usage.input_tokens + answer->usage.output_tokens > 0)
+	{
+		*cost = call->reply->cost;	/* a new one, read by who carried it */
+		return answer->usage;
+	}
 	if (answer->body != NULL)
 		mw_bill_make(&bill, MW_HTTP_COMPLETE, 200, answer->body, answer->body_len, "", call->provider,
 					 call->prompt_tokens, &call->reserved.price, (MwAmounts) {0});
