@@ -7,7 +7,9 @@
  * of some chunks, one chunk further each time, and is as suspicious as the worst
  * of them: so an attack of two sentences in an honest letter is not outvoted by
  * the letter.  A window's sum is divided by the root of the number of its n-grams,
- * as it was in training.
+ * as it was in training.  A chunk that says a few words over and over counts each of
+ * them once, and one that says what the chunk before said counts nothing: a word a
+ * hundred times is no more suspicious than the word.
  *
  * Without the file nothing is scored; mw_doctor() says so.
  */
@@ -17,6 +19,7 @@
 
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "storage/fd.h"
 #include "utils/memutils.h"
 
@@ -111,7 +114,7 @@ typedef struct Scoring
 	int			best_from,
 				best_to;
 	int			end;			/* of the last chunk */
-	bool		scored;			/* the window as it stands */
+	uint64		words;			/* of the last chunk, where it repeats itself: a bit a word, by hash; 0: it does not */
 } Scoring;
 
 static void
@@ -128,6 +131,52 @@ score_window(Scoring *sc)
 	}
 }
 
+/* The words of a chunk, a bit each, where they are few and stand there again and again; 0 where not */
+static uint64
+repeated_words(const uint32 *hashes, const int *last, int ntokens)
+{
+	uint64		words = 0;
+
+	for (int t = 0; t < ntokens; t++)
+		words |= UINT64CONST(1) << (hashes[last[t] - 3] % 64);
+	return pg_popcount64(words) * 3 <= ntokens ? words : 0;
+}
+
+/* Whether one of the first tokens of a chunk has a hash at the same place from its end */
+static bool
+stood_before(const uint32 *hashes, const int *last, int t, int place)
+{
+	for (int k = 0; k < t; k++)
+		if (hashes[last[k] - place] == hashes[last[t] - place])
+			return true;
+	return false;
+}
+
+/* The sum of such a chunk, each word with its pieces and each pair once */
+static int32
+sum_once(const uint32 *hashes, const int *last, int ntokens, int *n)
+{
+	int32		sum = 0;
+
+	for (int t = 0; t < ntokens; t++)
+	{
+		if (!stood_before(hashes, last, t, 3))
+			for (int i = t > 0 ? last[t - 1] : 0; i < last[t] - 2; i++)
+				if (i == 0 || hashes[i] != hashes[i - 1])
+				{
+					sum += weights[hashes[i]];
+					++*n;
+				}
+		for (int place = 2; place > 0; place--)
+			if (!stood_before(hashes, last, t, place))
+			{
+				sum += weights[hashes[last[t] - place]];
+				++*n;
+			}
+	}
+	return sum;
+}
+
 static void
 score_chunk(void *arg, const uint32 *hashes, const int *last, int ntokens, const int *ends, int from, int to)
 {
@@ -135,14 +184,21 @@ score_chunk(void *arg, const uint32 *hashes, const int *last, int ntokens, const
 	int			slot = sc->chunks % header.window;
 	int			n = 0;
 	int32		sum = 0;
+	uint64		words = repeated_words(hashes, last, ntokens);
 
 	/* the same again says nothing new: a number of many digits is one piece over and over */
-	for (int i = 0; i < last[ntokens - 1]; i++)
-		if (i == 0 || hashes[i] != hashes[i - 1])
-		{
-			sum += weights[hashes[i]];
-			n++;
-		}
+	if (words == 0)
+	{
+		for (int i = 0; i < last[ntokens - 1]; i++)
+			if (i == 0 || hashes[i] != hashes[i - 1])
+			{
+				sum += weights[hashes[i]];
+				n++;
+			}
+	}
+	else if ((words & ~sc->words) != 0)
+		sum = sum_once(hashes, last, ntokens, &n);
+	sc->words = words;
 	if (sc->chunks >= (int) header.window)
 	{
 		sc->total -= sc->sum[slot];

@@ -15,8 +15,9 @@
 
 /*
  * Called for each chunk of MW_NGRAM_CHUNK tokens (the last may have fewer): the hashes
- * of all n-grams that end in it; by token how many hashes there are up to its end,
- * and where in the text that is; and where the chunk stands.
+ * of all n-grams that end in it; by token how many hashes there are up to its end (the
+ * last three are the token itself, the pair and the pair that leaves one out), and
+ * where in the text that is; and where the chunk stands.
  */
 typedef void (*MwNgramChunk) (void *arg, const uint32 *hashes, const int *last, int ntokens, const int *ends, int from, int to);
 
