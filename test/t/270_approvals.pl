@@ -107,6 +107,14 @@ is(MwClient::word_of($reader->result), 'MW603', '... and that stands');
 $seer2->query('COMMIT');
 is(whole(), '0', 'the log holds together');
 
+# a decision notifies, and PostgreSQL prepares no transaction that does
+is(pause('2pc', 'mail ana@example.com'), 'interrupted', 'a call waits');
+$reader->query('BEGIN');
+is(decide($reader, '2pc', { type => 'approve' }), 'decided', '... its decision');
+is($reader->word("PREPARE TRANSACTION 'decided'"), '0A000', '... cannot be prepared');
+is($admin->value("SELECT status FROM mw.interrupt WHERE session = '2pc'"), 'open', '... and is undone');
+is(decide($reader, '2pc', { type => 'reject' }), 'decided', '... then it is decided otherwise');
+
 # ---------- what a reviewer types ----------
 
 sub edit { my ($rcpt, $body) = @_; return { type => 'edit', edited_action => { name => 'mail', args => { rcpt => $rcpt, body => $body } } }; }
