@@ -304,6 +304,17 @@ SET log_statement = 'none';
 SELECT detail ~ 'log_statement' FROM mw_doctor() WHERE name = 'log';
 RESET log_statement;
 
+-- DROP ROLE leaves grants behind, which the statements of the hint take away
+SELECT mw_create_tenant('ad-left');
+CREATE ROLE ad_left;
+SELECT mw_grant_tenant('ad-left', 'ad_left'), mw_grant_reviewer('ad-left', 'ad_left');
+DROP ROLE ad_left;
+SELECT status, detail, hint FROM mw_doctor() WHERE name = 'dropped roles';
+SELECT mw_revoke_tenant(tenant, grantee) FROM mw.tenant_grant WHERE grantee::oid NOT IN (SELECT oid FROM pg_roles);
+SELECT mw_revoke_reviewer(tenant, grantee) FROM mw.reviewer WHERE grantee::oid NOT IN (SELECT oid FROM pg_roles);
+SELECT status, detail FROM mw_doctor() WHERE name = 'dropped roles';
+SELECT mw_drop_tenant('ad-left');
+
 -- what an administrator gets wrong about keys: a server without one, and a file that is not there, or no file
 CREATE SERVER ad_outside FOREIGN DATA WRAPPER mw OPTIONS (api 'openai', base_url 'https://llm.example/v1');
 CREATE SERVER ad_fake FOREIGN DATA WRAPPER mw OPTIONS (api 'fake', base_url 'https://llm.example/v1');

@@ -265,6 +265,21 @@ static Listing grants = {
 	"SELECT mw_grant_tenant(tenant, role);"
 };
 
+/* DROP ROLE knows nothing of these rows; they mean nobody, until a role gets that number again */
+static Listing dropped_roles = {
+	{
+		"SELECT pg_catalog.quote_literal(g.tenant) FROM mw.tenant_grant AS g"
+		" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = g.grantee::pg_catalog.oid)"
+		" UNION SELECT pg_catalog.quote_literal(v.tenant) FROM mw.reviewer AS v"
+		" WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.oid = v.grantee::pg_catalog.oid) ORDER BY 1",
+		0, {0}
+	},
+	"Every role that was granted something is there.",
+	"warning", "Grants of these tenants name roles that were dropped: %s.",
+	"SELECT mw_revoke_tenant(tenant, grantee) FROM mw.tenant_grant WHERE grantee::oid NOT IN (SELECT oid FROM pg_roles); "
+	"SELECT mw_revoke_reviewer(tenant, grantee) FROM mw.reviewer WHERE grantee::oid NOT IN (SELECT oid FROM pg_roles);"
+};
+
 /* ---------- servers and models ---------- */
 
 /* name, base_url, allow_private, has a mapping */
@@ -571,6 +586,7 @@ static const struct
 	{"invalidation", .list = &triggers},
 	{"roles", .list = &roles},
 	{"grants", .list = &grants},
+	{"dropped roles", .list = &dropped_roles},
 	{"models", .list = &models},
 	{"breakers", .list = &breakers},
 	{"tools", .list = &tools},
