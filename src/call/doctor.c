@@ -27,6 +27,7 @@
 #include "guc.h"
 #include "policy/url.h"
 #include "policy/vault.h"
+#include "stage/guardrail.h"
 #include "util/spi.h"
 
 #define SHOWN 5					/* names in a detail; the rest is a number */
@@ -209,6 +210,19 @@ check_jit(Finding *f)
 	else
 		found(f, "warning", "PCRE2 was built without its JIT: redaction and guards are several times slower.",
 			  "Install a PCRE2 that was configured with --enable-jit.");
+}
+
+static void
+check_learned(Finding *f)
+{
+	const char *version;
+	const char *wrong = mw_learned_trouble(&version);
+
+	if (wrong == NULL)
+		found(f, "ok", psprintf("The learned guard has its weights, version %s.", version), NULL);
+	else
+		found(f, "error", psprintf("The learned guard finds nothing: %s.", wrong),
+			  "Install mw anew (make install), then restart the server, which reads the file when it starts.");
 }
 
 /* ---------- rights ---------- */
@@ -582,6 +596,7 @@ static const struct
 	{"worker slots", check_workers},
 	{"recovery", check_recovery},
 	{"pcre2 jit", check_jit},
+	{"learned guard", check_learned},
 	{"row security", .list = &row_security},
 	{"invalidation", .list = &triggers},
 	{"roles", .list = &roles},

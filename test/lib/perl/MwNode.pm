@@ -25,11 +25,11 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();    # its functions would hide methods of the same names
 our @ISA = ('PostgreSQL::Test::Cluster');
 
-# new(NAME, preload => 1, conf => "more lines", extension => 1, start => 1, init => [...])
+# new(NAME, preload => 1, conf => "more lines", extension => 1, start => 1, init => [...], install_path => PREFIX)
 sub new
 {
 	my ($class, $name, %o) = @_;
-	my $node = PostgreSQL::Test::Cluster->new($name);
+	my $node = PostgreSQL::Test::Cluster->new($name, exists $o{install_path} ? (install_path => $o{install_path}) : ());
 	bless $node, $class;
 	$node->init(extra => [ '--encoding=UTF8', '--locale=C.UTF-8' ], @{ $o{init} // [] });
 	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'mw'") if $o{preload} // 1;
