@@ -76,7 +76,7 @@ static const MwRecognizer recs[] =
 		L "[A-Za-z]{2}[0-9]{2}([ \\x{a0}-])[A-Za-z0-9]{4}(?:\\1[A-Za-z0-9]{1,4}){2,7}", "iban", NULL, 95),
 
 	REC("CC", "number len=2-19 first=2-6 min=13",
-		L "(?<![0-9]\\.)[2-6](?:[0-9]{12,18}|[0-9]{0,7}([ \\x{a0}\\x{2011}\\x{2013}-])[0-9]{2,10}(?:(?:\\1|\\n)[0-9]{2,10}){0,6})" R "(?!\\.[0-9])",
+		L "(?<![0-9]\\.)(?![0-9]{4}[ -][0-9]{6}[ -][0-9]{3}(?![0-9]))[2-6](?:[0-9]{12,18}|[0-9]{0,7}([ \\x{a0}\\x{2011}\\x{2013}-])[0-9]{2,10}(?:(?:\\1|\\n)[0-9]{2,10}){0,6})" R "(?!\\.[0-9])",
 		"cc", NULL, 85),
 
 	/* what the issuers' ranges do not know, next to a word that says it is a card's */
@@ -116,7 +116,7 @@ static const MwRecognizer recs[] =
 		"(?<![A-Za-z0-9+])(?:\\((?=\\+[0-9 ]{1,5}\\)))?\\+(?:\\([1-9]|[1-9])(?:" TEL_SEP "[0-9]){5,13}[0-9]" TEL_R,
 		"phone", NULL, 50),
 	REC("PHONE", "number first=0 len=2-17 min=8",
-		"(?<![A-Za-z0-9+])(?:00 ?|0011[ -]|011[ -])[1-9](?:" TEL_SEP "[0-9]){5,13}[0-9]" TEL_R,
+		"(?<![A-Za-z0-9+])(?<![0-9]\\.)(?<!\\b0,)(?<![0-9]{6} )(?![0-9]{4} 00)(?:00 ?|0011[ -]|011[ -])[1-9](?:" TEL_SEP "[0-9]){5,13}[0-9]" TEL_R,
 		"phone", NULL, 50),
 	/* North America: three, three and four with separators */
 	REC("PHONE", "number len=3 two=3,0 first=2-9 sep=-.~) lead min=10",

@@ -24,7 +24,7 @@ static const MwRecognizer recs[] =
 	REC("MX_NSS", "number len=11",
 		L "[0-9]{11}" R, "luhn", "=nss|imss|número de seguridad social|seguro social", 62),
 	REC("MX_CLABE", "number len=18",
-		L "[0-9]{18}" R, "mx_clabe", NULL, 60),
+		L "(?<![0-9]\\.)(?<![_-])[0-9]{18}" R, "mx_clabe", NULL, 60),
 
 	/* South and Central America */
 	REC("BR_CPF", "number len=3 sep=. two=3 min=11",

@@ -94,6 +94,7 @@ mw_spans_repeat(MwFound *f, const char *s, int len)
 	for (int at = 0, k = 0; at < len;)
 	{
 		int			run;
+		int			stop;
 		uint32		hash;
 		int			tried = 0;
 
@@ -112,7 +113,9 @@ mw_spans_repeat(MwFound *f, const char *s, int len)
 			at++;
 			continue;
 		}
-		run = run_of(s + at, len - at);
+		/* a word ends where a value begins, too: a placeholder will stand there */
+		stop = k < before ? f->spans[k].from : len;
+		run = run_of(s + at, stop - at);
 		hash = hash_bytes((const unsigned char *) s + at, run);
 		for (int i = slots[hash & (nslots - 1)]; i >= 0 && tried < ALIKE_MAX; i = values[i].next)
 		{
@@ -121,7 +124,7 @@ mw_spans_repeat(MwFound *f, const char *s, int len)
 			if (v->hash != hash)
 				continue;
 			tried++;
-			if (v->len <= len - at && memcmp(s + at, s + v->from, v->len) == 0 && (at + v->len == len || !is_word(s[at + v->len])))
+			if (v->len <= len - at && memcmp(s + at, s + v->from, v->len) == 0 && (at + v->len == len || at + v->len == stop || !is_word(s[at + v->len])))
 			{
 				mw_found_add(f, at, at + v->len, v->rec);
 				run = v->len;

@@ -294,7 +294,7 @@ stands_for(const char *s, int len)
 		"null", "none", "nil", "true", "false", "undefined", "string", "required", "optional", "redacted", "hidden", "masked",
 		"placeholder", "password", "passwd", "secret", "token", "varchar", "text", "char", "input", "str", "bool", "boolean", "int",
 		"integer", "number", "object", "empty", "unset", "unknown", "invalid", "incorrect", "wrong", "expired", "reset", "changed", "forgotten",
-		"the", "your", "must", "should", "not", "is", "a", "an", "and", "for", "with", "too", "at", "in", "to", "of", "if", "ok", "yes", "no", "see",
+		"public", "private", "protected", "the", "your", "must", "should", "not", "is", "a", "an", "and", "for", "with", "too", "at", "in", "to", "of", "if", "ok", "yes", "no", "see",
 		"same", "here", "this", "above", "below", NULL
 	};
 	bool		same = true;
@@ -310,7 +310,17 @@ stands_for(const char *s, int len)
 		return true;
 	if (s[0] == '<' || s[0] == '*' || (s[0] == '{' && len > 1 && (s[1] == '{' || s[len - 1] == '}')) || (s[0] == '%' && (s[len - 1] == '%' || len == 2)))
 		return true;
-	return has(s, len, "process.env") || has(s, len, "os.environ") || has(s, len, "getenv") || has(s, len, "xxxx") ||
+	/* self.password, new_pwd: a name for one */
+	if (has(s, len, "passw") || has(s, len, "pwd"))
+	{
+		bool		name = true;
+
+		for (int i = 0; i < len; i++)
+			name &= is_letter(s[i]) || strchr("_. ", s[i]) != NULL;
+		if (name)
+			return true;
+	}
+	return has(s, len, " {{") || has(s, len, "process.env") || has(s, len, "os.environ") || has(s, len, "getenv") || has(s, len, "xxxx") ||
 		has(s, len, "example") || has(s, len, "****") || has(s, len, "your_") || has(s, len, "your-") ||
 		has(s, len, "введите") || has(s, len, "请输入") || has(s, len, "入力") || has(s, len, "secrets.") || has(s, len, "config.") || has(s, len, "vault:");
 }

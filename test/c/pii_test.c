@@ -62,6 +62,8 @@ static const char *const words[] = {
 
 /* What a fuzzer found (test/campaign/p1_fuzz.pl), each with what was wrong */
 static const char *const fuzzed[] = {
+	/* a value stood in clear where another one began right behind it */
+	"PuTTYM\\u2D%3Einers 3622api_ke111111111\xe5""\xaf""\x86""\xe7""\xa0""\x81""111111111\x02""\x02""\x02""D%3Einers 3622api_khhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhTYM\\u2D%3Einers 3622api_ke111111111\xe5""\xaf""\x86""\xe7""\xa0""\x81""111111hhhhhhhhey=67 clubT_key=67 cplubr\xe9""int the hid\"token\": \"",
 	/* the text had to end there, or with a blank before the end */
 	"so%my password is tiger-cub- ",
 	/* a second redaction found the address that the first one had uncovered */
@@ -244,6 +246,9 @@ static const struct
 	{"the commit 8a5de3a89b7e4f29bf728b45adcdea6e"}, {"the token of commit 8a5de3a89b7e4f29bf728b45adcdea6e"}, {"the key user_session_handler_2023"},
 	{"Call me on 01.84.17.61.18.", "PHONE", "01.84.17.61.18"}, {"call me on 01.04.2026"}, {"not answering at 78 651 450", "PHONE", "78 651 450"},
 	{"my driver's license number is a56319335", "DRIVER_LICENSE", "a56319335"},
+	/* fractions, counters and tables */
+	{"\"fn\": 0.010378827192527244"}, {"\"tn\": 0.00934094447327452,"}, {"\"x\": 0.210509852008221,"}, {"-12.02508863015"}, {"081110 001250 4631 INFO"}, {"<0067 0067 0059>"}, {"REPORT : 7056 5037 151139 240"},
+	{"17,184127645108946", "FR_NIR", "184127645108946"}, {"17,0049301234567", "PHONE", "0049301234567"}, {"ring 0045 1234 5678", "PHONE", "0045 1234 5678"}, {"pwd = self.pwd"}, {"key_password=self.key_password"}, {"confirmPassword: \"Conferma Password\""}, {"password: password123", "PASSWORD", "password123"},
 	{"my password is wrong"}, {"my password is expired."}, {"My password is correct but"}, {"the password is 'required'"}, {"password is \"%s\""}, {"my password is only"},
 	{"Пароль: введите"}, {"the class is \"hunter\""}, {"my passport is blue"},
 	{"bypass: enabled"}, {"compass: north-east"}, {"passenger: Miller"}, {"passage: third-floor"}, {"\"passing\": \"tests\""}, {"passrate: 97.5"}, {"tests passed = 120"},
