@@ -867,7 +867,8 @@ class Server:
             return None
         sess.in_flight += 1
         sess.changed()
-        return self.play(conn, req, sess, entry, step, body)
+        # the gate that stands now: what a reset lets go on is all that took its step before
+        return self.play(conn, req, sess, entry, step, body, sess.hold)
 
     def completion(self, sess, step, body):
         sess.answered += 1
@@ -899,10 +900,10 @@ class Server:
         answer.update(step.get("extra") or {})
         return answer
 
-    async def play(self, conn, req, sess, entry, step, body):
+    async def play(self, conn, req, sess, entry, step, body, hold):
         finished = False
         try:
-            await self.act(conn, req, sess, entry, step, body)
+            await self.act(conn, req, sess, entry, step, body, hold)
             finished = True
         finally:
             entry["client_gone"] = not finished and not entry.get("we_cut", False)
@@ -913,14 +914,14 @@ class Server:
                 conn.went_idle(sess)
             sess.changed()
 
-    async def act(self, conn, req, sess, entry, step, body):
+    async def act(self, conn, req, sess, entry, step, body, hold):
         def cut():
             entry["we_cut"] = True
             conn.reset()
 
         if step.get("hold"):
             entry["answered"] = "held"
-            await sess.hold.wait()
+            await hold.wait()
         if step.get("delay_ms"):
             entry["answered"] = "delayed"
             await asyncio.sleep(step["delay_ms"] / 1000)
