@@ -1041,7 +1041,8 @@ class Server:
             return cut()
         if framing == "chunked":
             block += b"0\r\n\r\n"
-        if "cut" in step and not (step["cut"] >= len(block) and step.get("cut_end") == "stay"):
+        # what is whole, and stays, is an answer like others; unless only the connection's end would end its body
+        if "cut" in step and (framing == "close" or step["cut"] < len(block) or step.get("cut_end") != "stay"):
             entry["answered"] = "cut"
             entry["we_cut"] = conn.ending = True
             await conn.send(block[:step["cut"]])
