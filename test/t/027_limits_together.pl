@@ -22,11 +22,12 @@ my $node = MwNode->new('together', conf => "mw.gateway_idle = '300s'");
 $node->server(llm => $up->base_url, breaker => 'off', retry_reserve => 9999);
 $node->server(dead => 'http://127.0.0.1:1/v1', breaker => 'off', retry_reserve => 9999);
 my ($in, $cached, $out) = (1.5, 0.25, 7);    # per million tokens; times that are whole numbers of 10^-8 of the currency
-my %zone = (paulo => 'America/Sao_Paulo', howe => 'Australia/Lord_Howe', utc => 'UTC');
+my %zone = (paulo => 'America/Sao_Paulo', howe => 'Australia/Lord_Howe', utc => 'UTC', hits => 'UTC');
 for my $t (sort keys %zone)
 {
 	$node->tenant($t, 'app');
-	$node->safe_psql('postgres', qq{SELECT mw_alter_tenant('$t', '{"retry": 1, "cache": false, "timezone": "$zone{$t}"}')});
+	my $cache = $t eq 'hits' ? 'true' : 'false';
+	$node->safe_psql('postgres', qq{SELECT mw_alter_tenant('$t', '{"retry": 1, "cache": $cache, "timezone": "$zone{$t}"}')});
 }
 $node->safe_psql('postgres', "SELECT mw_set_price('$_:m', $in, $out, cached_input => $cached, valid_from => '2000-01-01') FROM (VALUES (1)) AS v") for qw(llm dead);
 my $admin = MwClient->new($node);
@@ -92,6 +93,13 @@ sub fits
 	return $answer < $least ? -1 : $answer;
 }
 
+sub counts_requests
+{
+	my ($t, $scope) = @_;
+	my %l = limits_of($t, $scope);
+	return scalar grep { /^requests/ && $l{$_} !~ /inf/i } keys %l;
+}
+
 sub book
 {
 	my ($t, $session, %amount) = @_;
@@ -112,6 +120,7 @@ sub set_limit
 	my ($t) = @_;
 	my $scope = ('', '*', 's1', 's2')[ rand 4 ];
 	my ($unit, $per) = ((qw(requests tokens cost))[ rand 3 ], $pers[ rand @pers ]);
+	return if $t eq 'hits' && "$unit $per" eq 'requests forever';    # then hits are booked in blocks: test/t/020_budget_race.pl
 	my $so_far = used_of($t, $scope eq '*' ? 's1' : $scope, $unit, $per);
 	my $amount = rand() < 0.5 ? undef : rand() < 0.15 ? 'Infinity'
 	  : max(0, $so_far + { requests => int(rand 30) - 2, tokens => int(rand 9000) - 200, cost => int(rand 3_000_000) - 50_000 }->{$unit});
@@ -126,7 +135,7 @@ sub set_limit
 
 my @prompts = ('Name a river.', 'Tell me, please, at some length of the rivers of the north: ' . 'water and stone and ' x 12, 'x');
 my %prompt_tokens = map { $_ => $app->value("SELECT detail ->> 'prompt_tokens' FROM mw_explain('utc', NULL, " . quote($_) . ", model => 'llm:m') WHERE stage = 'budget'") } @prompts;
-my ($serial, %seen) = (0);
+my ($serial, %seen, %kept) = (0);
 
 sub call
 {
@@ -137,16 +146,18 @@ sub call
 	my $most = (1, 16, 40, 200, 900)[ rand 5 ];
 	my $fits = fits($t, $session, $n, $most);
 	my $how = (qw(ok ok ok ok over failed unknown dead))[ rand 8 ];
+	my $key = "$most $prompt";
+	$how = 'hit' if $t eq 'hits' && $how ne 'dead' && $kept{$key};
 	my ($p, $c, $k) = (max($n - int rand 5, 1), 1 + int rand max($fits, 0), 0);    # a usage of no token is none
 	($p, $c) = ($n + int rand 90, max($fits, 0) + int rand 90) if $how eq 'over';
 	$k = int rand($p + 1);
 	my %usage = (prompt_tokens => $p, completion_tokens => $c, prompt_tokens_details => { cached_tokens => $k });
-	$up->rules({ times => 1, step => $how eq 'failed' ? { status => 400 } : { text => 'fine', usage => \%usage, $how eq 'unknown' ? (disconnect => 'mid_body') : () } }) if $how ne 'dead' && $fits >= 0;
+	$up->rules({ times => 1, step => $how eq 'failed' ? { status => 400 } : { text => 'fine', usage => \%usage, $how eq 'unknown' ? (disconnect => 'mid_body') : () } }) if $how ne 'dead' && $how ne 'hit' && $fits >= 0;
 	my $r = $app->query(ask($t, $session, $prompt, model => $how eq 'dead' ? 'dead:m' : 'llm:m', request_id => 'call ' . ++$serial, options => { max_tokens => $most }));
 	my $word = MwClient::word_of($r);
-	my $expected = $fits < 0 ? 'MW301' : { ok => 'fine', over => 'fine', failed => 'MW401', unknown => 'MW402', dead => 'MW402' }->{$how};
+	my $expected = $fits < 0 ? 'MW301' : { ok => 'fine', over => 'fine', hit => 'fine', failed => 'MW401', unknown => 'MW402', dead => 'MW402' }->{$how};
 	my $name = "call $serial of $t/" . ($session // 'none') . ", $how, $most tokens of which $fits fit: $word";
-	$seen{$word}++;
+	$seen{ $word eq 'fine' ? $how : $word }++;
 	if ($word ne $expected)
 	{
 		fail("$name, expected $expected");
@@ -167,9 +178,13 @@ sub call
 		fail("$name: its detail is of another limit: $r->{error}{D}");
 		return 0;
 	}
+	$kept{$key} = 1 if $t eq 'hits' && $how =~ /^(ok|over)$/;
 	my $cost = ($p - $k) * $in * 100 + $k * $cached * 100 + $c * $out * 100;
+	# hits are counted where requests are limited, and what the tenant alone limits belongs to no session
+	return 1 if $how eq 'hit' && !grep { counts_requests($t, $_) } '', $session // ();
+	$session = undef if $how eq 'hit' && defined $session && !counts_requests($t, $session);
 	book($t, $session, $how eq 'ok' || $how eq 'over' ? (requests => 1, tokens => $p + $c, cost => $cost)
-		: $how eq 'failed' ? (requests => 1)
+		: $how eq 'failed' || $how eq 'hit' ? (requests => 1)
 		: $how eq 'unknown' ? (requests => 1, tokens => $n + $fits, cost => $n * $in * 100 + $fits * $out * 100) : ());
 	return 1;
 }
@@ -209,7 +224,7 @@ for my $at ('2018-02-16 10:00:20', '2018-02-16 10:00:59', '2018-02-16 10:01:00',
 	clock("$at+00");
 	for my $n (1 .. rounds(40))
 	{
-		my $t = (sort keys %zone)[ rand 3 ];
+		my $t = (sort keys %zone)[ rand 4 ];
 		set_limit($t) if rand() < 0.2;
 		$right &&= call($t);
 	}
