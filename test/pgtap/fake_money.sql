@@ -1,7 +1,7 @@
 -- Risk: a budget that can be walked around (hits, failures, unknown outcomes,
 -- missing usage), or one that takes what was not used.
 BEGIN;
-SELECT plan(37);
+SELECT plan(39);
 
 CREATE SERVER pgtap_money FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-money', '{"model": "pgtap_money:m", "retry": {"max_attempts": 3, "base": 0.001, "max": 0.002}}');
@@ -59,6 +59,13 @@ SELECT results_eq(
 SELECT is((SELECT sum(input_tokens + output_tokens) FROM mw.usage WHERE tenant = 'pgtap-money' AND session = 'f'), 12::numeric,
 	'P25: usage replaces, never adds');
 SELECT is((SELECT requests FROM mw.fake_spent WHERE tenant = 'pgtap-money' AND session = 'f'), 1::bigint, 'a call is one request, whatever its attempts');
+SELECT mw_set_budget('pgtap-money', 'tokens', 100000, session => 'b');
+SELECT mw_fake('pgtap_money', '{"*": [{"status": 500, "body": {"error": {"message": "half done"}, "usage": {"prompt_tokens": 7, "completion_tokens": 3}}},
+	{"text": "ok", "usage": {"prompt_tokens": 10, "completion_tokens": 2}}]}');
+SELECT is(mw_ask('pgtap-money', 'b', 'q', options => '{"cache": "off"}'), 'ok', 'a 500 that has a bill');
+SELECT results_eq(
+	$$SELECT attempt, outcome, billed_tokens, final FROM mw.ledger WHERE tenant = 'pgtap-money' AND session = 'b' ORDER BY attempt$$,
+	$$VALUES (1, 'failed', 10::bigint, false), (2, 'ok', 12::bigint, true)$$, 'an attempt that failed with a usage is billed, and the ledger shows each');
 SELECT mw_fake('pgtap_money', '{"*": [{"text": "no bill", "usage": false}]}');
 SELECT is(mw_ask('pgtap-money', 'g', 'q', options => '{"cache": "off"}'), 'no bill', 'an answer without usage');
 SELECT ok((SELECT estimated AND billed_tokens > 0 FROM mw.ledger WHERE tenant = 'pgtap-money' AND session = 'g'), 'is not free, and marked');

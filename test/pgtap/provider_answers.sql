@@ -1,7 +1,7 @@
 -- Risk: an odd answer that was paid for is lost, cached, taken for a good one, or
 -- shows in an error what nobody may see.
 BEGIN;
-SELECT plan(57);
+SELECT plan(62);
 
 CREATE SERVER pgtap_answers FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-answers', '{"model": "pgtap_answers:m", "retry": 1}');
@@ -99,6 +99,11 @@ $$;
 SELECT is(a->'tool_calls'->0->'args', wanted, 'arguments' || given)
 	FROM (VALUES ('', '{}'::jsonb), (', "arguments": ""', '{}'), (', "arguments": " "', '{}'), (', "arguments": null', '{}'),
 		(', "arguments": "{\"a\": 1, \"a\": 2}"', '{"a": 2}'), (', "arguments": {"b": [1, "}"]}', '{"b": [1, "}"]}')) AS v (given, wanted),
+		pg_temp.arguments(given) AS a;
+-- what is no object is neither lost nor offered as a call: who asked sees what the model wrote
+SELECT is(jsonb_build_object('calls', a->'tool_calls', 'args', a#>'{messages,-1,invalid_tool_calls,0,args}'), jsonb_build_object('calls', '[]'::jsonb, 'args', wanted), 'invalid arguments' || given)
+	FROM (VALUES (', "arguments": "{\"a\": 1"', '{"a": 1'), (', "arguments": "[1]"', '[1]'), (', "arguments": "not json"', 'not json'),
+		(', "arguments": "{\"a\": \"\n\"}"', E'{"a": "\n"}'), (', "arguments": 7', '7')) AS v (given, wanted),
 		pg_temp.arguments(given) AS a;
 
 SELECT * FROM finish();

@@ -2,7 +2,7 @@
 -- of another provider, of a near miss, of a model that was cut off or refused; a key that two
 -- requests share.
 BEGIN;
-SELECT plan(46);
+SELECT plan(49);
 
 CREATE SERVER pgtap_rc FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 CREATE SERVER pgtap_rc2 FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
@@ -77,7 +77,10 @@ SELECT is(pg_temp.twice(step::jsonb)::text, expected, 'C07, C08: ' || step) FROM
 	('{"text": "I cannot", "finish_reason": "content_filter"}', '(miss,miss)'),
 	('{"text": null}', '(miss,miss)'),
 	('{"text": ""}', '(miss,miss)'),
-	('{"tool_calls": [{"name": "f", "arguments": {}}]}', '(miss,miss)')) AS x(step, expected);
+	('{"tool_calls": [{"name": "f", "arguments": {}}]}', '(miss,miss)'),
+	('{"text": "I look it up", "tool_calls": [{"name": "f", "arguments": {}}], "finish_reason": "stop"}', '(miss,miss)'),
+	('{"raw": "{\"choices\": [{\"finish_reason\": \"stop\", \"message\": {\"content\": \"No.\", \"refusal\": \"I cannot\"}}]}"}', '(miss,miss)'),
+	('{"raw": "{\"choices\": [{\"finish_reason\": \"stop\", \"message\": {\"content\": \"Yes.\", \"refusal\": null}}]}"}', '(miss,hit)')) AS x(step, expected);
 
 -- ---------- C10: no name that a caller gives travels to a cache that tenants share ----------
 
