@@ -2,7 +2,7 @@
 -- of another provider, of a near miss, of a model that was cut off or refused; a key that two
 -- requests share.
 BEGIN;
-SELECT plan(49);
+SELECT plan(57);
 
 CREATE SERVER pgtap_rc FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 CREATE SERVER pgtap_rc2 FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
@@ -101,6 +101,20 @@ SELECT is(mw_ask('pgtap-rc', NULL, 'i06', request_id => 'i06'), 'i', 'I06: a run
 SELECT throws_ok($$SELECT mw_ask('pgtap-rc', NULL, 'i06', request_id => 'i06', model => 'pgtap_rc2:m')$$, 'MW501', NULL, 'I06: another model under its id');
 SELECT throws_ok($$SELECT mw_ask('pgtap-rc', NULL, 'i06', tools => '[{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]', request_id => 'i06')$$,
 	'MW501', NULL, 'I06: other tools');
+SELECT throws_ok($$SELECT mw_ask('pgtap-rc', NULL, 'i06', request_id => 'i06', messages => '[{"role": "user", "content": "before"}, {"role": "assistant", "content": "a"}]')$$,
+	'MW501', NULL, 'I06: another history');
+SELECT throws_ok($$SELECT mw_ask('pgtap-rc', NULL, 'i06', request_id => 'i06', options => '{"redact": {"types": ["VIN"]}}')$$, 'MW501', NULL, 'I06: other personal data to find');
+SELECT mw_create_agent('rc', '{}', 'pgtap-rc');
+SELECT is(mw_ask('pgtap-rc', 's', 'i06', request_id => 'i06-s'), 'i', 'I06: a run of a session');
+SELECT throws_ok($$SELECT mw_ask('pgtap-rc', 's', 'i06', request_id => 'i06-s', agent => 'rc')$$, 'MW501', NULL, 'I06: and one by an agent');
+CREATE ROLE pgtap_rc_other;
+SELECT mw_grant_tenant('pgtap-rc', 'pgtap_rc_other');
+GRANT USAGE ON FOREIGN SERVER pgtap_rc TO pgtap_rc_other;
+SELECT throws_ok($$SET LOCAL ROLE pgtap_rc_other; SELECT mw_ask('pgtap-rc', NULL, 'i06', request_id => 'i06')$$, 'MW501', NULL, 'I06: another role');
+SELECT is(current_user, session_user, 'which is over');
+SELECT mw_create_tenant('pgtap-rc-open', '{"model": "pgtap_rc:m", "redact": false, "guardrail": false}');
+SELECT is(mw_ask('pgtap-rc-open', NULL, 'i06', request_id => 'i06'), 'i', 'I06: a run without rules');
+SELECT throws_ok($$SELECT mw_ask('pgtap-rc-open', NULL, 'i06', request_id => 'i06', options => '{"redact": true}')$$, 'MW501', NULL, 'I06: and one with stricter ones');
 SELECT is(mw_ask('pgtap-rc-b', NULL, 'of another tenant', request_id => 'i06'), 'i', 'I06: another tenant has ids of its own');
 
 -- what cost nothing is not kept

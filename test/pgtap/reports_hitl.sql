@@ -1,7 +1,7 @@
 -- Risk: faults of approvals that users of other systems have met (test/REPORTS.md): an edit that gets round another tool's gate, a call
 -- without its answer, siblings that are lost, arguments that nobody approved, a history that does not tell of an edit.
 BEGIN;
-SELECT plan(23);
+SELECT plan(26);
 
 CREATE SERVER reports_hitl FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('reports-hitl', '{"model": "reports_hitl:m", "cache": false, "retry": {"max_attempts": 1}, "guardrail": false, "redact": false}');
@@ -70,6 +70,13 @@ SELECT is(pg_temp.resume('h08'), 'interrupted', '... the other waits');
 SELECT is(pg_temp.did(), '', '... and nothing runs again');
 SELECT pg_temp.resume('h08', '{"c2": {"type": "approve"}}');
 SELECT is(pg_temp.did() || ' ' || pg_temp.requests(), 'b 2', '... until it is decided');
+
+-- I06: another verdict under the request_id of one that was obeyed
+SELECT pg_temp.pause('a', 'i06', pg_temp.calls('once'), '{"text": "done"}');
+SELECT is(mw_resume('reports-hitl', 'i06', '{"decisions": [{"type": "approve"}]}', request_id => 'i06.2') ->> 'output', 'done', 'I06: a resume with a request_id');
+SELECT is(mw_resume('reports-hitl', 'i06', '{"decisions": [{"type": "approve"}]}', request_id => 'i06.2') ->> 'output', 'done', '... has its result again');
+SELECT throws_ok($$SELECT mw_resume('reports-hitl', 'i06', '{"decisions": [{"type": "reject"}]}', request_id => 'i06.2')$$, 'MW501', NULL, '... and another verdict is another request');
+SELECT pg_temp.did();
 
 -- H09: an edit that the history does not tell of
 SELECT pg_temp.pause('a', 'h09', pg_temp.calls('New York'), '{"text": "done"}');
