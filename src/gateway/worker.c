@@ -25,6 +25,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 
 #include "gateway/counters.h"
 #include "gateway/gateway.h"
@@ -200,6 +201,17 @@ installed(void)
 	return true;
 }
 
+/*
+ * lock_timeout sends this signal, and so does whoever cancels all that pg_stat_activity
+ * shows.  There is no statement to cancel here, and callers of others in the round.
+ */
+static void
+cancel_lock_wait(SIGNAL_ARGS)
+{
+	if (get_timeout_indicator(LOCK_TIMEOUT, false))
+		StatementCancelHandler(postgres_signal_arg);
+}
+
 /* Ready to work: connected, registered, with libcurl and what there is to wait for */
 static WaitEventSet *
 begin(int place)
@@ -212,7 +224,7 @@ begin(int place)
 	memcpy(&db, MyBgworkerEntry->bgw_extra, sizeof(Oid));
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
-	pqsignal(SIGINT, StatementCancelHandler);	/* lock_timeout sends it; nobody else's cancel means anything here */
+	pqsignal(SIGINT, cancel_lock_wait);
 	BackgroundWorkerUnblockSignals();
 	gate = &mw_shared->gates[place];
 	before_shmem_exit(not_come, ObjectIdGetDatum(db));

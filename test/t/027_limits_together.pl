@@ -21,7 +21,7 @@ my $up = MwUpstream->start;
 my $node = MwNode->new('together', conf => "mw.gateway_idle = '300s'");
 $node->server(llm => $up->base_url, breaker => 'off', retry_reserve => 9999);
 $node->server(dead => 'http://127.0.0.1:1/v1', breaker => 'off', retry_reserve => 9999);
-my ($in, $cached, $out) = (1.5, 0.25, 7);    # per million tokens; times that are whole numbers of 10^-8 of the currency
+my %price = ('llm:m' => [ 1.5, 0.25, 7 ], 'llm:dear' => [ 1.5, 3, 7 ], 'dead:m' => [ 1.5, 0.25, 7 ]);    # input, cached input, output per million: a hundred times that, 10^-8 a token
 my %zone = (paulo => 'America/Sao_Paulo', howe => 'Australia/Lord_Howe', utc => 'UTC', hits => 'UTC');
 for my $t (sort keys %zone)
 {
@@ -29,7 +29,7 @@ for my $t (sort keys %zone)
 	my $cache = $t eq 'hits' ? 'true' : 'false';
 	$node->safe_psql('postgres', qq{SELECT mw_alter_tenant('$t', '{"retry": 1, "cache": $cache, "timezone": "$zone{$t}"}')});
 }
-$node->safe_psql('postgres', "SELECT mw_set_price('$_:m', $in, $out, cached_input => $cached, valid_from => '2000-01-01') FROM (VALUES (1)) AS v") for qw(llm dead);
+$node->safe_psql('postgres', "SELECT mw_set_price('$_', $price{$_}[0], $price{$_}[2], cached_input => $price{$_}[1], valid_from => '2000-01-01')") for sort keys %price;
 my $admin = MwClient->new($node);
 my $app = MwClient->new($node, user => 'app');
 
@@ -72,10 +72,10 @@ sub limits_of
 
 sub used_of { my ($t, $scope, $unit, $per) = @_; return $used{$t}{$scope}{ join ' ', $unit, $per, label($t, $per) } // 0; }
 
-# The longest answer that all limits leave, in tokens; what of 10^-8 a prompt and a token of an answer cost
+# The longest answer that all limits leave, in tokens; -1: none
 sub fits
 {
-	my ($t, $session, $prompt, $answer) = @_;
+	my ($t, $session, $prompt, $answer, $in, $out) = @_;
 	my $least = min(16, $answer);
 	for my $scope ('', $session // ())
 	{
@@ -144,16 +144,19 @@ sub call
 	my $prompt = $prompts[ rand @prompts ];
 	my $n = $prompt_tokens{$prompt};
 	my $most = (1, 16, 40, 200, 900)[ rand 5 ];
-	my $fits = fits($t, $session, $n, $most);
 	my $how = (qw(ok ok ok ok over failed unknown dead))[ rand 8 ];
-	my $key = "$most $prompt";
+	my $model = $how eq 'dead' ? 'dead:m' : ('llm:m', 'llm:dear')[ rand 2 ];
+	my ($in, $cached, $out) = @{ $price{$model} };
+	my $bound = max($in, $cached);    # nobody knows before what of a prompt will have been cached
+	my $fits = fits($t, $session, $n, $most, $bound, $out);
+	my $key = "$model $most $prompt";
 	$how = 'hit' if $t eq 'hits' && $how ne 'dead' && $kept{$key};
 	my ($p, $c, $k) = (max($n - int rand 5, 1), 1 + int rand max($fits, 0), 0);    # a usage of no token is none
 	($p, $c) = ($n + int rand 90, max($fits, 0) + int rand 90) if $how eq 'over';
 	$k = int rand($p + 1);
 	my %usage = (prompt_tokens => $p, completion_tokens => $c, prompt_tokens_details => { cached_tokens => $k });
 	$up->rules({ times => 1, step => $how eq 'failed' ? { status => 400 } : { text => 'fine', usage => \%usage, $how eq 'unknown' ? (disconnect => 'mid_body') : () } }) if $how ne 'dead' && $how ne 'hit' && $fits >= 0;
-	my $r = $app->query(ask($t, $session, $prompt, model => $how eq 'dead' ? 'dead:m' : 'llm:m', request_id => 'call ' . ++$serial, options => { max_tokens => $most }));
+	my $r = $app->query(ask($t, $session, $prompt, model => $model, request_id => 'call ' . ++$serial, options => { max_tokens => $most }));
 	my $word = MwClient::word_of($r);
 	my $expected = $fits < 0 ? 'MW301' : { ok => 'fine', over => 'fine', hit => 'fine', failed => 'MW401', unknown => 'MW402', dead => 'MW402' }->{$how};
 	my $name = "call $serial of $t/" . ($session // 'none') . ", $how, $most tokens of which $fits fit: $word";
@@ -185,7 +188,7 @@ sub call
 	$session = undef if $how eq 'hit' && defined $session && !counts_requests($t, $session);
 	book($t, $session, $how eq 'ok' || $how eq 'over' ? (requests => 1, tokens => $p + $c, cost => $cost)
 		: $how eq 'failed' || $how eq 'hit' ? (requests => 1)
-		: $how eq 'unknown' ? (requests => 1, tokens => $n + $fits, cost => $n * $in * 100 + $fits * $out * 100) : ());
+		: $how eq 'unknown' ? (requests => 1, tokens => $n + $fits, cost => $n * $bound * 100 + $fits * $out * 100) : ());
 	return 1;
 }
 
@@ -203,6 +206,12 @@ sub compare
 		my %l = limits_of($t, $scope);
 		my $l = $l{"$unit $per"} // 'none';
 		push @wrong, "$t/$scope $unit a $per: limit $amount, should be $l" if $l =~ /inf/i ? $amount !~ /inf/i : $l eq 'none' || abs($amount * $by - $l) > 0.5;
+	}
+	for my $row (@{ $admin->query(q{SELECT tenant, coalesce(sum(cost), 0), coalesce(sum(billed_cost), 0), coalesce(sum(billed_tokens), 0) FROM mw.ledger GROUP BY 1})->{rows} })
+	{
+		my ($t, @sums) = @$row;
+		my %mine = map { my ($unit) = split / /; $unit => $used{$t}{''}{$_} } grep { / $/ } keys %{ $used{$t}{''} };
+		push @wrong, "the ledger of $t: @sums" if abs($sums[0] * 1e8 - ($mine{cost} // 0)) > 0.5 || $sums[0] != $sums[1] || $sums[2] != ($mine{tokens} // 0);
 	}
 	is(join("\n", @wrong), '', "every limit has used what it should: $name");
 	# what was lowered under what is used refuses, and is no finding

@@ -83,6 +83,40 @@ isnt(gateways('postgres'), $first, '... it is another one');
 	money_holds($node, 'a terminated gateway');
 }
 
+# who cancels all that pg_stat_activity shows takes nothing from calls in flight
+{
+	works('a call just before');
+	my $gateway = gateways('postgres');
+	my ($holder, $c) = (admin(), client());
+	$holder->query('BEGIN');
+	is($holder->word('LOCK TABLE mw.attempt IN SHARE MODE'), 'no row', 'a lock that the gateway will wait for');
+	$c->send(ask('acme', 's', 'not cancelled'));
+	ok(eventually(sub { return $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE pid = $gateway AND wait_event_type = 'Lock'") eq '1'; }), '... and waits for');
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($gateway)");
+	$holder->query('ROLLBACK');
+	is(MwClient::word_of($c->result), 'not cancelled', 'pg_cancel_backend of a gateway that waits changes nothing');
+	is(gateways('postgres'), $gateway, '... and it goes on');
+	my @busy = map { client() } 1 .. 4;
+	my $storm = admin();
+	$storm->send("DO \$\$BEGIN FOR i IN 1 .. 100000000 LOOP PERFORM pg_cancel_backend($gateway); END LOOP; END\$\$");
+	my %w;
+	for my $round (1 .. rounds(50))
+	{
+		$busy[$_]->send(ask('acme', undef, "storm $round", options => { cache => 'off' })) for 0 .. $#busy;
+		$w{ MwClient::word_of($_->result(30)) eq "storm $round" ? 'answered' : 'lost' }++ for @busy;
+	}
+	$storm->cancel;
+	is(MwClient::word_of($storm->result), '57014', 'cancels that came all the time');
+	is(join(' ', keys %w), 'answered', '... nor do they where they do not stop');
+	is(gateways('postgres'), $gateway, '... and it goes on');
+	$holder->query('BEGIN');
+	sleep 0.5;
+	is($holder->word('LOCK TABLE mw.attempt IN SHARE MODE'), 'no row', 'a lock that stays');
+	is(client()->word(ask('acme', 's', 'waits too long')), '55P03', '... is not waited for longer than for half a second');
+	$holder->query('ROLLBACK');
+	money_holds($node, 'a gateway that is cancelled');
+}
+
 $node->append_conf('postgresql.conf', "mw.gateway_idle = '1s'");
 $node->reload;
 works('before it is idle');
