@@ -1,7 +1,7 @@
 -- Risk: an odd answer that was paid for is lost, cached, taken for a good one, or
 -- shows in an error what nobody may see.
 BEGIN;
-SELECT plan(62);
+SELECT plan(66);
 
 CREATE SERVER pgtap_answers FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-answers', '{"model": "pgtap_answers:m", "retry": 1}');
@@ -81,6 +81,14 @@ SELECT is(a->'usage'->>'input_tokens' || ' ' || (a->'usage'->>'output_tokens'), 
 SELECT is(a->'usage'->>'output_tokens', '60', 'reasoning that is counted beside the completion counts')
 	FROM pg_temp.answer(pg_temp.completion('{"content": "x"}', usage => '{"prompt_tokens": 7, "completion_tokens": 10, "total_tokens": 67,
 		"completion_tokens_details": {"reasoning_tokens": 50}}')) AS a;
+CREATE FUNCTION pg_temp.cached_of(details text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE id text;
+BEGIN
+	id := pg_temp.answer(pg_temp.completion('{"content": "x"}', usage => '{"prompt_tokens": 7, "completion_tokens": 1, "prompt_tokens_details": ' || details || '}'))->>'request_id';
+	RETURN (SELECT cached_tokens FROM mw.ledger WHERE tenant = 'pgtap-answers' AND request_id = id);
+END $$;
+SELECT is(pg_temp.cached_of(details), wanted, 'of a prompt no more was cached than it has, and no less than nothing: ' || details)
+	FROM (VALUES ('{}', 0::bigint), ('{"cached_tokens": 4}', 4), ('{"cached_tokens": 400}', 7), ('{"cached_tokens": -4}', 0)) AS v (details, wanted);
 
 -- what stands behind a translator of another vendor's figures: thoughts are in the total alone
 SELECT is(a->'usage'->>'input_tokens' || ' ' || (a->'usage'->>'output_tokens'), wanted, 'a total counts what its halves leave out: ' || usage)

@@ -2,7 +2,7 @@
 -- of another provider, of a near miss, of a model that was cut off or refused; a key that two
 -- requests share.
 BEGIN;
-SELECT plan(57);
+SELECT plan(58);
 
 CREATE SERVER pgtap_rc FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 CREATE SERVER pgtap_rc2 FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
@@ -115,6 +115,7 @@ SELECT is(current_user, session_user, 'which is over');
 SELECT mw_create_tenant('pgtap-rc-open', '{"model": "pgtap_rc:m", "redact": false, "guardrail": false}');
 SELECT is(mw_ask('pgtap-rc-open', NULL, 'i06', request_id => 'i06'), 'i', 'I06: a run without rules');
 SELECT throws_ok($$SELECT mw_ask('pgtap-rc-open', NULL, 'i06', request_id => 'i06', options => '{"redact": true}')$$, 'MW501', NULL, 'I06: and one with stricter ones');
+SELECT throws_ok($$SELECT mw_ask('pgtap-rc-open', NULL, 'i06', request_id => 'i06', options => '{"guardrail": true}')$$, 'MW501', NULL, 'I06: or judged');
 SELECT is(mw_ask('pgtap-rc-b', NULL, 'of another tenant', request_id => 'i06'), 'i', 'I06: another tenant has ids of its own');
 
 -- what cost nothing is not kept
