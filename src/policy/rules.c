@@ -249,6 +249,7 @@ hash_recognizer(MwHash *version, const MwRecognizer *r)
 	mw_hash_text(version, r->validator);
 	mw_hash_text(version, r->context);
 	mw_hash_text(version, r->function);
+	mw_hash_text(version, r->prefilter);
 	mw_hash_part(version, &r->priority, sizeof(r->priority));
 	mw_hash_part(version, &r->strategy, sizeof(r->strategy));
 	mw_hash_part(version, &r->on_demand, sizeof(r->on_demand));

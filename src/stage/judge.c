@@ -19,7 +19,6 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "port/pg_bitutils.h"
@@ -60,8 +59,6 @@ typedef struct Judging
 PG_FUNCTION_INFO_V1(mw_bench_guard);
 
 static MwKey passed[MW_PASSED][MW_PASSED_ALIKE];	/* of the process's pages only those that hold something are ever touched */
-static uint8 passed_key[32];
-static bool passed_keyed;
 
 static inline bool
 was_hit(const Judging *j, int guard)
@@ -299,28 +296,6 @@ mw_verdict_add(const MwPolicy *policy, MwGuardSource source, MwVerdict *v, const
 	conclude(policy, source, v);
 }
 
-/* Where a text that passed is remembered, and by what */
-static MwKey *
-passed_slot(const MwPolicy *policy, MwGuardSource source, const char *s, int len, MwKey *key)
-{
-	crypto_onetimeauth_state h;
-
-	if (!passed_keyed)
-	{
-		if (!pg_strong_random(passed_key, sizeof(passed_key)))
-			return NULL;
-		passed_keyed = true;
-	}
-	/* universal hashing will do, at a third of the price of BLAKE2b: nobody ever sees one of these */
-	crypto_onetimeauth_init(&h, passed_key);
-	crypto_onetimeauth_update(&h, policy->version, sizeof(policy->version));
-	crypto_onetimeauth_update(&h, (const unsigned char *) &source, sizeof(source));
-	crypto_onetimeauth_update(&h, (const unsigned char *) s, len);
-	crypto_onetimeauth_final(&h, key->b);
-	/* texts that differ in a letter differ in few bits of such a hash: taken as they are, they put each other out */
-	return passed[hash_bytes(key->b, sizeof(key->b)) % MW_PASSED];
-}
-
 static void
 judge_text(const MwPolicy *policy, MwGuardSource source, const char *s, int len, MwVerdict *out)
 {
@@ -350,8 +325,9 @@ mw_guard_judge(const MwPolicy *policy, MwGuardSource source, const char *s, int 
 
 	if (len >= MW_PASSED_MIN)
 	{
-		slot = passed_slot(policy, source, s, len, &key);
-		for (int i = 0; slot && i < MW_PASSED_ALIKE; i++)
+		key = mw_hash_private(policy->version, MW_PRIVATE_VERDICT + source, s, len);
+		slot = passed[mw_hash_private_slot(&key, MW_PASSED)];
+		for (int i = 0; i < MW_PASSED_ALIKE; i++)
 			if (memcmp(&slot[i], &key, sizeof(key)) == 0)
 			{
 				memset(out, 0, sizeof(*out));

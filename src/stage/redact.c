@@ -128,6 +128,16 @@ label_of(const MwJsonPlace *pl)
 	return NULL;
 }
 
+/* One text of a call's, which may come again */
+static char *
+redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const char *label, int *newlen)
+{
+	int			n;
+	MwSpan	   *spans = mw_pii_recall(policy, map->analyses, s, len, label, &n);
+
+	return mw_redact_found(policy, map, s, len, spans, n, newlen, NULL, NULL);
+}
+
 static char *
 leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 {
@@ -154,7 +164,7 @@ leaf(char *s, int len, int *newlen, const MwJsonPlace *place, void *arg)
 		if (n != 1 || sp[0].from != 0 || sp[0].to != len)
 			return s;
 	}
-	return mw_redact_text(la->policy, la->map, s, len, label, newlen, NULL, NULL);
+	return redact_text(la->policy, la->map, s, len, label, newlen);
 }
 
 /* The texts of a tool's schema or of a parameter; NULL: reserve only, as in leaf() */
@@ -173,7 +183,7 @@ schema_leaf(char *s, int len, int *newlen, const MwJsonPlace *pl, void *arg)
 		reserve(la, s, len);
 		return s;
 	}
-	return mw_redact_text(la->policy, la->map, s, len, NULL, newlen, NULL, NULL);
+	return redact_text(la->policy, la->map, s, len, NULL, newlen);
 }
 
 /* One pass over tools or parameters */
@@ -206,7 +216,7 @@ redact_message(const MwPolicy *policy, MwPiiMap *map, MwMessage *msg)
 	if (msg->json)
 		msg->json = mw_json_map(msg->json, MW_JSON_KEYS | MW_JSON_NUMBERS, leaf, &la);
 	else if (msg->text)
-		msg->text = mw_redact_text(policy, map, msg->text, msg->len, NULL, &msg->len, NULL, NULL);
+		msg->text = redact_text(policy, map, msg->text, msg->len, NULL, &msg->len);
 }
 
 /* ---------- files ---------- */

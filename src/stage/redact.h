@@ -47,6 +47,9 @@ extern MwSpan *mw_pii_find(const MwPolicy *policy, const char *s, int len, const
 /* The same; analyses: what servers said of this call's texts, or NULL */
 extern MwSpan *mw_pii_find_with(const MwPolicy *policy, const struct MwAnalyses *analyses, const char *s, int len,
 								const char *label, int *nspans);
+/* pii_recall.c: the same, and remembered for the time that the text comes again */
+extern MwSpan *mw_pii_recall(const MwPolicy *policy, const struct MwAnalyses *analyses, const char *s, int len,
+							 const char *label, int *nspans);
 extern bool mw_policy_detects(const MwPolicy *policy);	/* whether there is any recogniser at all */
 
 /* pii_map.c: the entry of a value, made where it is new */
@@ -138,6 +141,9 @@ extern void mw_pii_reserve(MwPiiMap *map, const char *s, int len);
  */
 extern char *mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const char *label,
 							int *newlen, MwSpan **spans, int *nspans);
+/* The same where its values are known: sp[n], as from mw_pii_find_with; they are written to */
+extern char *mw_redact_found(const MwPolicy *policy, MwPiiMap *map, char *s, int len, MwSpan *sp, int n,
+							 int *newlen, MwSpan **spans, int *nspans);
 /* Replace the placeholders of this map, also where a model spelled them otherwise (counted in map->loose); s itself when none is there.  *missing (may be NULL): something that looks like one of ours but is not in the map. */
 extern char *mw_restore_text(const MwPiiMap *map, char *s, int len, int *newlen, bool *missing);
 /* The same for mw_json_map_strings; map: of MwPiiMap * */

@@ -52,6 +52,15 @@ mw_redact_text(const MwPolicy *policy, MwPiiMap *map, char *s, int len, const ch
 {
 	int			n;
 	MwSpan	   *sp = mw_pii_find_with(policy, map->analyses, s, len, label, &n);
+
+	return mw_redact_found(policy, map, s, len, sp, n, newlen, spans, nspans);
+}
+
+/* mw_redact_found does where they stand. */
+char *
+mw_redact_found(const MwPolicy *policy, MwPiiMap *map, char *s, int len, MwSpan *sp, int n,
+				int *newlen, MwSpan **spans, int *nspans)
+{
 	Size		total = len;
 	char	   *out;
 	char	   *p;

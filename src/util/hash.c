@@ -8,6 +8,8 @@
  */
 #include "postgres.h"
 
+#include "common/hashfn.h"
+
 #include "util/hash.h"
 
 #define MW_ABSENT_PART	PG_UINT64_MAX
@@ -74,6 +76,34 @@ mw_hash_short(const MwKey *key, const void *p, size_t len)
 					 sizeof(MwKey) == crypto_shorthash_siphashx24_BYTES, "SipHash fits");
 	crypto_shorthash_siphashx24(hash.b, p, len, key->b);
 	return hash;
+}
+
+/* mw_hash_private is Poly1305: universal hashing will do where no hash is ever shown. */
+MwKey
+mw_hash_private(const uint8 *version, int use, const void *p, size_t len)
+{
+	static uint8 secret[crypto_onetimeauth_KEYBYTES];
+	static bool made = false;
+	crypto_onetimeauth_state h;
+	MwKey		hash;
+
+	StaticAssertStmt(sizeof(MwKey) == crypto_onetimeauth_BYTES, "Poly1305 fits");
+	if (!made)
+		randombytes_buf(secret, sizeof(secret));
+	made = true;
+	crypto_onetimeauth_init(&h, secret);
+	crypto_onetimeauth_update(&h, version, 16);
+	crypto_onetimeauth_update(&h, (const unsigned char *) &use, sizeof(use));
+	crypto_onetimeauth_update(&h, p, len);
+	crypto_onetimeauth_final(&h, hash.b);
+	return hash;
+}
+
+/* mw_hash_private_slot: texts that differ in a letter differ in few bits of such a hash, and would put each other out. */
+uint32
+mw_hash_private_slot(const MwKey *key, uint32 slots)
+{
+	return hash_bytes(key->b, sizeof(key->b)) % slots;
 }
 
 /* mw_key_hex spells a key as 32 hex digits. */
