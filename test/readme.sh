@@ -4,7 +4,8 @@
 #
 # Fenced blocks tagged sh and sql are run in order, as they stand, against a private server
 # that has mw preloaded; blocks with another tag, or none, are not commands.  sh blocks run with bash in a
-# copy of the tree, sql blocks with psql; any error fails the block.  In front of a block an HTML
+# copy of the tree, sql blocks in one psql session, as a reader types them, so that a role that one block sets
+# is the next one's too; any error fails the block, and begins a new session.  In front of a block an HTML
 # comment, which a reader does not see, may say what is special about it:
 #
 #   <!-- test: skip REASON -->      not run, and counted as skipped
@@ -19,6 +20,7 @@
 # Prints TAP.
 set -uo pipefail
 exec </dev/null
+trap "" PIPE
 . "$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/../scripts/lib.sh"
 file=${1:?usage: readme.sh FILE}
 
@@ -28,6 +30,7 @@ daemons=()
 cleanup() {
 	local p
 	trap - EXIT INT TERM
+	leave
 	for p in ${daemons[@]+"${daemons[@]}"}; do kill "$p" 2>/dev/null; done
 	mkdir -p "$MW_WORK/log"
 	cp "$MW_RUN/clusters/readme/server.log" "$MW_WORK/log/readme-server.log" 2>/dev/null
@@ -79,6 +82,35 @@ while i < len(lines):
 PY
 [ "$(id -u)" -ne 0 ] || chown -R "$(mw_user)" "$work"
 
+session='' typed=''
+leave() { # end the psql session, if there is one
+	# told to, since the mock provider holds the other end too
+	[ -z "$typed" ] || { printf '\\q\n' 1>&"$typed"; exec {typed}>&-; wait "$psql" 2>/dev/null; }
+	session='' typed=''
+}
+
+enter() { # USER DB: be in a session of this role and database
+	[ "$session" != "$1 $2" ] || return 0
+	leave
+	rm -f "$work/typed"
+	mkfifo "$work/typed"
+	mw_as env -C "$work/mw" PGHOST="$PGHOST" PGPORT="$PGPORT" psql -X -v ON_ERROR_STOP=1 -v VERBOSITY=verbose \
+		-U "$1" -d "$2" <"$work/typed" >>"$work/out" 2>&1 &
+	psql=$!
+	exec {typed}>"$work/typed"
+	session="$1 $2"
+}
+
+type_in() { # FILE: what it says, in the session; false, and out of it, at an error
+	printf '\\i %s\n\\echo -- %s was typed --\n' "$1" "$1" 1>&"$typed"
+	while kill -0 "$psql" 2>/dev/null; do
+		! grep -qxF -- "-- $1 was typed --" "$work/out" || return 0
+		sleep 0.02
+	done
+	leave
+	return 1
+}
+
 failed=0 total=0
 report() { # OK NAME OUTPUT-FILE
 	if [ "$1" -eq 0 ]; then echo "ok - $2"; else
@@ -121,11 +153,12 @@ for b in "$work"/blocks/*; do
 			report $? "$name" "$work/out"
 			;;
 		*.sql)
-			mw_as env -C "$work/mw" PGHOST="$PGHOST" PGPORT="$PGPORT" psql -X -v ON_ERROR_STOP=1 -v VERBOSITY=verbose \
-				-U "$user" -d "$db" -f "$b.run" >"$work/out" 2>&1 </dev/null
+			: >"$work/out"
+			enter "$user" "$db"
+			type_in "$b.run"
 			rc=$?
 			if [ -n "$error" ]; then
-				if [ $rc -eq 3 ] && grep -q "ERROR:  $error:" "$work/out"; then rc=0; else rc=1; echo "expected: ERROR $error" >>"$work/out"; fi
+				if [ $rc -eq 1 ] && grep -q "ERROR:  $error:" "$work/out"; then rc=0; else rc=1; echo "expected: ERROR $error" >>"$work/out"; fi
 			fi
 			report $rc "$name" "$work/out"
 			;;
