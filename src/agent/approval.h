@@ -100,7 +100,7 @@ extern Jsonb *mw_response_schema(const List *allowed, const MwToolCall *call, co
 extern Jsonb *mw_approval_interrupts(MwRun *run);	/* of a result: [{"id", "value", "response_schema"}] */
 
 /* human_in_the_loop.c */
-extern bool mw_hitl_gates(const MwAgent *agent, const char *tool);
+extern bool mw_hitl_gates(const MwAgent *agent, const char *tool, bool callers);
 /* options.interrupt_on of a call: a middleware after all others, which asks as well and takes the place of none */
 #define MW_CALLER_GATES	"options.interrupt_on"
 extern void mw_hitl_add(MwAgent *agent, const char *tenant, Jsonb *options);

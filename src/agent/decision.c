@@ -131,7 +131,7 @@ check_edit(const MwGate *gate, const MwAgent *agent, Jsonb *decision)
 		if (!found)
 			does_not_fit("Reviewer edited tool call '%s' to '%s', which is not an available tool. Available tools: %s.",
 						 gate->call.id, to, list_text(names, ""));
-		if (!mw_hitl_gates(agent, to))
+		if (!mw_hitl_gates(agent, to, true))
 			return;
 		does_not_fit("Reviewer edited tool call '%s' to '%s', which needs an approval of its own.", gate->call.id, to);
 	}
@@ -298,46 +298,63 @@ open_gates(List *gates, const char *interrupt_id)
 	return open;
 }
 
-/* A key of a per-call answer: an interrupt, or the one open call of that id */
-static List *
-match_key(List *matches, List *open, const char *key, JsonbValue *value)
+/* The one open call of that id */
+static MwGate *
+open_call(List *open, const char *id)
 {
-	List	   *of_interrupt = open_gates(open, key);
 	MwGate	   *gate = NULL;
 	ListCell   *lc;
 	int			n = 0;
 
-	if (list_length(of_interrupt) == 1)
-		gate = linitial(of_interrupt);
-	else if (of_interrupt != NIL)
+	foreach(lc, open)
 	{
-		JsonbValue *list = value->type == jbvBinary ? mw_json_get(JsonbValueToJsonb(value), "decisions") : NULL;
-
-		if (list == NULL)
-			does_not_fit("interrupt \"%s\" asks about %d calls, and its answer is no {\"decisions\": [...]}", key, list_length(of_interrupt));
-		return list_concat(matches, match_list(of_interrupt, list));
-	}
-	if (gate == NULL)
-	{
-		foreach(lc, open)
+		if (strcmp(((MwGate *) lfirst(lc))->call.id, id) == 0)
 		{
-			if (strcmp(((MwGate *) lfirst(lc))->call.id, key) == 0)
-			{
-				gate = lfirst(lc);
-				n++;
-			}
+			gate = lfirst(lc);
+			n++;
 		}
-		if (n > 1)
-			does_not_fit("%d calls with the id \"%s\" wait; name the interrupt", n, key);
 	}
+	if (n > 1)
+		does_not_fit("%d calls with the id \"%s\" wait; name the interrupt", n, id);
 	if (gate == NULL)
-		does_not_fit("no interrupt and no call with the id \"%s\" waits for a decision", key);
-	foreach(lc, matches)
+		does_not_fit("no interrupt and no call with the id \"%s\" waits for a decision", id);
+	return gate;
+}
+
+/* A key of an answer: an interrupt, whose calls may be answered by a list as LangGraph does it, or a call */
+static List *
+match_key(List *open, const char *key, JsonbValue *value)
+{
+	List	   *of_interrupt = open_gates(open, key);
+	Jsonb	   *answer = JsonbValueToJsonb(value);
+	JsonbValue *list = mw_json_is_object(answer) ? mw_json_get(answer, "decisions") : NULL;
+
+	if (of_interrupt == NIL)
+		return add_match(NIL, open_call(open, key), answer);
+	if (list != NULL)
+		return match_list(of_interrupt, list);
+	if (list_length(of_interrupt) > 1)
+		does_not_fit("interrupt \"%s\" asks about %d calls, and its answer is no {\"decisions\": [...]}", key, list_length(of_interrupt));
+	return add_match(NIL, linitial(of_interrupt), answer);
+}
+
+/* A call has two names, its own and its interrupt's */
+static void
+check_once(List *matches, List *more)
+{
+	ListCell   *a;
+	ListCell   *b;
+
+	foreach(a, more)
 	{
-		if (((MwMatch *) lfirst(lc))->gate == gate)
-			does_not_fit("there are two answers for the call \"%s\"", gate->call.id);
+		MwGate	   *gate = ((MwMatch *) lfirst(a))->gate;
+
+		foreach(b, matches)
+		{
+			if (((MwMatch *) lfirst(b))->gate == gate)
+				does_not_fit("there are two answers for the call \"%s\"", gate->call.id);
+		}
 	}
-	return add_match(matches, gate, JsonbValueToJsonb(value));
 }
 
 /* Why there is nothing to decide */
@@ -379,6 +396,7 @@ mw_decision_match(const char *tenant, List *gates, Jsonb *decisions, const char 
 {
 	List	   *open = open_gates(gates, interrupt_id);
 	List	   *matches = NIL;
+	List	   *more;
 	JsonbValue *list = mw_json_get(decisions, "decisions");
 	JsonbIterator *it;
 	JsonbIteratorToken tok;
@@ -402,7 +420,9 @@ mw_decision_match(const char *tenant, List *gates, Jsonb *decisions, const char 
 		if (tok != WJB_KEY)
 			continue;
 		(void) JsonbIteratorNext(&it, &value, true);
-		matches = match_key(matches, open, pnstrdup(key.val.string.val, key.val.string.len), &value);
+		more = match_key(open, pnstrdup(key.val.string.val, key.val.string.len), &value);
+		check_once(matches, more);
+		matches = list_concat(matches, more);
 	}
 	return matches;
 }

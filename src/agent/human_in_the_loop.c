@@ -321,7 +321,7 @@ make_gate(MwRun *run, MwMiddleware *m, Rule *rule, const MwToolCall *call)
 	MwGate	   *gate = mw_gate_new(run, m->name, !h->per_call, call);
 
 	gate->allowed = rule->allowed;
-	if (is_callers(m) && mw_hitl_gates(run->agent, call->name))
+	if (is_callers(m) && mw_hitl_gates(run->agent, call->name, false))
 		gate->allowed = without_edit(rule->allowed);
 	gate->approvals = rule->approvals;
 	gate->expires_ms = rule->expires_ms;
@@ -508,15 +508,15 @@ const MwMiddlewareType mw_human_in_the_loop = {
 	.after_model = hitl_after_model, .wrap_tool = hitl_wrap_tool,
 };
 
-/* Whether the middlewares of an agent ask before this tool runs */
+/* Whether the middlewares of an agent ask before this tool runs, those that a call added among them or not */
 bool
-mw_hitl_gates(const MwAgent *agent, const char *tool)
+mw_hitl_gates(const MwAgent *agent, const char *tool, bool callers)
 {
 	for (int i = 0; i < agent->nmiddleware; i++)
 	{
 		MwMiddleware *m = agent->middleware[i];
 
-		if (m->kind == &mw_human_in_the_loop && !is_callers(m) && rule_for(m->conf, tool) != NULL)
+		if (m->kind == &mw_human_in_the_loop && (callers || !is_callers(m)) && rule_for(m->conf, tool) != NULL)
 			return true;
 	}
 	return false;

@@ -1,7 +1,7 @@
 -- Risk: what is typed for a decision is taken for another one, stored in part, or breaks something; what a model wrote misleads
 -- whoever looks at it, on the page or in psql.
 BEGIN;
-SELECT plan(73);
+SELECT plan(86);
 
 CREATE SERVER pgtap_input FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 SELECT mw_create_tenant('pgtap-input', '{"cache": false, "retry": {"max_attempts": 1}, "guardrail": false, "redact": false}');
@@ -100,5 +100,35 @@ SELECT is(length(regexp_replace(pg_temp.says('many', (SELECT jsonb_build_object(
 SELECT is((SELECT count(*)::int FROM input.sent WHERE what ~ '^m'), 0, 'run nothing by themselves');
 SELECT mw_resume('pgtap-input', 'many') \g /dev/null
 SELECT is((SELECT string_agg(what, ',' ORDER BY length(what), what) FROM input.sent WHERE what ~ '^m'), (SELECT string_agg('m' || n, ',' ORDER BY length('m' || n), 'm' || n) FROM generate_series(2, 1000, 2) AS n), 'and let through those that they approve, once each');
+-- ---------- LangGraph's map of answers by interrupt ----------
+
+CREATE FUNCTION pg_temp.by_interrupt(s text, answer jsonb) RETURNS text LANGUAGE sql AS $$
+	SELECT jsonb_object_agg(interrupt_id, answer)::text FROM (SELECT DISTINCT interrupt_id FROM mw.interrupt WHERE tenant = 'pgtap-input' AND session = s AND status = 'open') AS i $$;
+SELECT pg_temp.pause('batched', 'm1', 'one');
+SELECT matches(pg_temp.says('m1', pg_temp.by_interrupt('m1', '{"decisions": [{"type": "approve"}, {"type": "approve"}]}')), '^MW602 Number of human decisions', 'by interrupt: two for one call');
+SELECT matches(pg_temp.says('m1', pg_temp.by_interrupt('m1', '{"decisions": []}')), '^MW602 Number of human decisions', 'by interrupt: none for one call');
+SELECT matches(pg_temp.says('m1', '{"c1": {"decisions": [{"type": "approve"}]}}'), '^MW602', 'a list is an interrupt''s answer, no call''s');
+SELECT is(pg_temp.says('m1', pg_temp.by_interrupt('m1', '{"decisions": [{"type": "approve"}]}')), 'decided {"type": "approve"}', 'by interrupt: a batch of one');
+SELECT pg_temp.pause('batched', 'm2', 'one', 'two');
+SELECT matches(pg_temp.says('m2', (pg_temp.by_interrupt('m2', '{"decisions": [{"type": "approve"}, {"type": "reject"}]}')::jsonb || '{"c1": {"type": "reject"}}')::text),
+	'^MW602 there are two answers', 'a batch by its interrupt, and one of its calls');
+SELECT matches(pg_temp.says('m2', (pg_temp.by_interrupt('m2', '{"decisions": [{"type": "approve"}, {"type": "reject"}]}')::jsonb || ('{"' || repeat('c', 60) || '": {"type": "reject"}}')::jsonb)::text),
+	'^MW602 no interrupt and no call', '... and one that there is not');
+SELECT is(pg_temp.rows('m2'), 'c1 open 0, c2 open 0', 'nothing of that is stored');
+SELECT is(pg_temp.says('m2', pg_temp.by_interrupt('m2', '{"decisions": [{"type": "approve"}, {"type": "reject"}]}')), 'decided {"type": "approve"}, decided {"type": "reject"}', 'by interrupt: a batch of two');
+SELECT pg_temp.pause('each', 'm3', 'one', 'two');
+SELECT is(pg_temp.says('m3', pg_temp.by_interrupt('m3', '{"decisions": [{"type": "approve"}]}')), 'decided {"type": "approve"}, decided {"type": "approve"}', 'by interrupt: calls that wait by themselves');
+
+-- ---------- an edit onto a tool that the call gates ----------
+
+CREATE FUNCTION input.wipe(what text) RETURNS text LANGUAGE sql AS $$ INSERT INTO input.sent VALUES ('wiped ' || what); SELECT 'wiped' $$;
+SELECT mw_create_tool('wipe', 'input.wipe(text)', options => '{"writes": true}', tenant => 'pgtap-input');
+SELECT mw_alter_agent('batched', '{"tools": ["send", "wipe"]}', 'pgtap-input');
+SELECT mw_fake('pgtap_input', '{"m": [{"tool_calls": [{"id": "c1", "name": "send", "arguments": {"what": "one"}}]}, {"text": "done"}]}');
+SELECT is(mw_invoke('pgtap-input', 'g1', 'go', agent => 'batched', options => '{"interrupt_on": {"wipe": true}}') ->> 'status', 'interrupted', 'a call that gates one more tool');
+SELECT matches(pg_temp.says('g1', '{"decisions": [{"type": "edit", "edited_action": {"name": "wipe", "args": {"what": "all"}}}]}'), '^MW602 .*needs an approval of its own', 'an edit does not get round a gate of the call''s');
+SELECT throws_ok($$SELECT mw_resume('pgtap-input', 'g1', '{"decisions": [{"type": "edit", "edited_action": {"name": "wipe", "args": {"what": "all"}}}]}')$$, 'MW602', NULL, '... nor with the resume');
+SELECT is(pg_temp.rows('g1'), 'c1 open 0', '... and it waits as before');
+
 SELECT * FROM finish();
 ROLLBACK;
