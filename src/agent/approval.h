@@ -49,6 +49,8 @@ typedef struct MwGate
 	Oid			requested_by;
 	Oid			requested_through;	/* who called a function of that role's; InvalidOid: nobody */
 	const char *asked_by;		/* the name of that role then, from the log; NULL: not read, or not there */
+	Jsonb	   *asked;			/* what the log says of that, the login too; NULL likewise */
+	bool		same_cluster;	/* it was asked here: oids are those of roles here */
 	Oid			claimed_by;
 	TimestampTz claimed_until;	/* in the past: by nobody */
 	const char *session;
@@ -106,6 +108,14 @@ extern bool mw_hitl_gates(const MwAgent *agent, const char *tool, bool callers);
 extern void mw_hitl_add(MwAgent *agent, const char *tenant, Jsonb *options);
 /* Those options, where a leg names more gates than the run has; never fewer */
 extern Jsonb *mw_hitl_options(Jsonb *begun, Jsonb *now);
+
+/* ---------- approval_person.c: the same person? ---------- */
+
+/* The login, as a member of a decision or of a row of the log */
+extern void mw_person_push_login(JsonbParseState **st);
+/* Whether that login, or who made that decision, is the current role or stands behind it; same_cluster: as in MwGate */
+extern bool mw_person_logged_in(Jsonb *entry, bool same_cluster);
+extern bool mw_person_decided(Jsonb *entry, bool same_cluster);
 
 /* ---------- decision.c: what decisions may say ---------- */
 

@@ -62,6 +62,7 @@ mw_gate_add_decision(MwGate *gate, Jsonb *decision, const char *comment)
 		push_member(&st, "through", GetUserNameFromId(mw_outer_role(), false));
 		push_int(&st, "through_oid", mw_outer_role());
 	}
+	mw_person_push_login(&st);
 	push_member(&st, "at", timestamptz_to_str(GetCurrentTimestamp()));
 	push_key(&st, "decision");
 	mw_push_jsonb(&st, WJB_VALUE, decision);
@@ -234,15 +235,16 @@ lock_newest(const char *tenant, const char *session, bool wait, int64 *seq, MwKe
 	}
 }
 
-/* Who called a function that the role owns is part of the story */
+/* Who called a function that the role owns, and who was logged in, is part of the story */
 static Jsonb *
-with_through(Jsonb *detail)
+with_who(Jsonb *detail)
 {
 	JsonbParseState *st = NULL;
 
 	pushJsonbValue(&st, WJB_BEGIN_OBJECT, NULL);
 	if (OidIsValid(mw_outer_role()))
 		push_member(&st, "through", GetUserNameFromId(mw_outer_role(), false));
+	mw_person_push_login(&st);
 	return DatumGetJsonbP(DirectFunctionCall2(jsonb_concat, JsonbPGetDatum(detail != NULL ? detail : mw_json_parse("{}", 2, NULL)),
 											  JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&st, WJB_END_OBJECT, NULL)))));
 }
@@ -261,7 +263,7 @@ add_to_log(const char *tenant, const MwGate *gate, const char *event, Jsonb *det
 	MwKey		chain;
 
 	mw_fault("approval_write");	/* its row is written, the log is not */
-	e.detail = with_through(detail);
+	e.detail = with_who(detail);
 	e.role = GetUserNameFromId(GetUserId(), false);
 	e.at = GetCurrentTimestamp();
 	SPI_connect();

@@ -69,12 +69,12 @@ mw_gate_shown(const char *tenant, const MwGate *gate)
 }
 
 static bool
-is_shown(const char *tenant, const MwGate *gate)
+is_shown(const char *tenant, MwGate *gate)
 {
 	MwShown		is = mw_gate_shown(tenant, gate);
 
-	return memcmp(&is.by_name, &gate->shown.by_name, sizeof(MwKey)) == 0 ||
-		memcmp(&is.by_oid, &gate->shown.by_oid, sizeof(MwKey)) == 0;
+	gate->same_cluster = memcmp(&is.by_oid, &gate->shown.by_oid, sizeof(MwKey)) == 0;
+	return gate->same_cluster || memcmp(&is.by_name, &gate->shown.by_name, sizeof(MwKey)) == 0;
 }
 
 char *
@@ -113,7 +113,7 @@ static Told *
 told_of(const char *tenant, List *gates)
 {
 	static MwStmt stmt = {
-		"SELECT l.interrupt_id, l.place, l.event, l.role FROM mw.approval_log AS l"
+		"SELECT l.interrupt_id, l.place, l.event, l.role, l.detail FROM mw.approval_log AS l"
 		" WHERE l.tenant OPERATOR(pg_catalog.=) $1 AND l.interrupt_id OPERATOR(pg_catalog.=) ANY ($2)"
 		" AND l.event OPERATOR(pg_catalog.=) ANY (ARRAY['asked', 'decided', 'expired', 'done', 'abandoned'])",
 		2, {TEXTOID, TEXTARRAYOID}
@@ -150,7 +150,13 @@ told_of(const char *tenant, List *gates)
 			if (gate->place != place || strcmp(gate->interrupt_id, id) != 0)
 				continue;
 			if (strcmp(event, "asked") == 0)
-				gate->asked_by = MemoryContextStrdup(cxt, SPI_getvalue(row, desc, 4));
+			{
+				MemoryContext old = MemoryContextSwitchTo(cxt);
+
+				gate->asked_by = SPI_getvalue(row, desc, 4);
+				gate->asked = DatumGetJsonbPCopy(SPI_getbinval(row, desc, 5, &isnull));
+				MemoryContextSwitchTo(old);
+			}
 			else if (strcmp(event, "decided") == 0 || strcmp(event, "expired") == 0)
 				t->decided++;
 			else

@@ -48,7 +48,9 @@ own_requester(const MwGate *gate)
 	if (mw_is_own(gate->requested_through))
 		return gate->requested_through;
 	named = gate->asked_by != NULL && GetUserNameFromId(gate->requested_by, true) == NULL ? get_role_oid(gate->asked_by, true) : InvalidOid;
-	return mw_is_own(named) ? named : InvalidOid;
+	if (mw_is_own(named))
+		return named;
+	return gate->asked != NULL && mw_person_logged_in(gate->asked, gate->same_cluster) ? gate->requested_by : InvalidOid;
 }
 
 /* tool: the one that the interrupt asks about, or the one that an edit puts in its place */

@@ -10,13 +10,11 @@
 
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
 #include "agent/approval.h"
-#include "policy/reviewers.h"
 #include "util/json.h"
 #include "util/json_push.h"
 #include "util/spi.h"
@@ -152,17 +150,6 @@ kind_of(JsonbValue *v)
 	}
 }
 
-/* By its name, which a dump keeps, or by its oid, which a renaming does */
-static bool
-is_own_of(Jsonb *entry, const char *name, const char *oid)
-{
-	char	   *by = mw_json_get_text(entry, name);
-	JsonbValue *v = mw_json_get(entry, oid);
-
-	return (by != NULL && mw_is_own(get_role_oid(by, true))) ||
-		(v != NULL && v->type == jbvNumeric && mw_is_own((Oid) DatumGetInt64(DirectFunctionCall1(numeric_int8, NumericGetDatum(v->val.numeric)))));
-}
-
 /* So many roles have to approve: one person is one of them, behind whichever role it stands */
 static void
 check_not_again(const MwGate *gate)
@@ -175,7 +162,7 @@ check_not_again(const MwGate *gate)
 	{
 		Jsonb	   *entry = tok == WJB_ELEM ? JsonbValueToJsonb(&item) : NULL;
 
-		if (entry != NULL && (is_own_of(entry, "by", "by_oid") || is_own_of(entry, "through", "through_oid")))
+		if (entry != NULL && mw_person_decided(entry, gate->same_cluster))
 			does_not_fit("role \"%s\" has approved call \"%s\" already, and it needs %d roles", mw_json_get_text(entry, "by"), gate->call.id, gate->approvals);
 	}
 }
