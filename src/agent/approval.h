@@ -48,9 +48,6 @@ typedef struct MwGate
 	pg_uuid_t	run_id;
 	Oid			requested_by;
 	Oid			requested_through;	/* who called a function of that role's; InvalidOid: nobody */
-	const char *asked_by;		/* the name of that role then, from the log; NULL: not read, or not there */
-	Jsonb	   *asked;			/* what the log says of that, the login too; NULL likewise */
-	bool		same_cluster;	/* it was asked here: oids are those of roles here */
 	Oid			claimed_by;
 	TimestampTz claimed_until;	/* in the past: by nobody */
 	const char *session;
@@ -111,11 +108,14 @@ extern Jsonb *mw_hitl_options(Jsonb *begun, Jsonb *now);
 
 /* ---------- approval_person.c: the same person? ---------- */
 
-/* The login, as a member of a decision or of a row of the log */
+/* Who is logged in, as members of a decision or of a row of the log */
 extern void mw_person_push_login(JsonbParseState **st);
-/* Whether that login, or who made that decision, is the current role or stands behind it; same_cluster: as in MwGate */
-extern bool mw_person_logged_in(Jsonb *entry, bool same_cluster);
-extern bool mw_person_decided(Jsonb *entry, bool same_cluster);
+/* Which of the roles that asked the current one is, or stands behind; InvalidOid: none, it is somebody else */
+extern Oid mw_person_asked(const char *tenant, const MwGate *gate);
+/* Whose approval is among a gate's decisions, of whom the same can be said; NULL: nobody's */
+extern const char *mw_person_approved(Jsonb *decisions);
+/* Whether a gate waits for the current role: one of which the keys, what is asked and who asked are filled in */
+extern bool mw_waits_for_me(const char *tenant, const MwGate *gate);
 
 /* ---------- decision.c: what decisions may say ---------- */
 

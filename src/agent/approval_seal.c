@@ -69,12 +69,12 @@ mw_gate_shown(const char *tenant, const MwGate *gate)
 }
 
 static bool
-is_shown(const char *tenant, MwGate *gate)
+is_shown(const char *tenant, const MwGate *gate)
 {
 	MwShown		is = mw_gate_shown(tenant, gate);
 
-	gate->same_cluster = memcmp(&is.by_oid, &gate->shown.by_oid, sizeof(MwKey)) == 0;
-	return gate->same_cluster || memcmp(&is.by_name, &gate->shown.by_name, sizeof(MwKey)) == 0;
+	return memcmp(&is.by_name, &gate->shown.by_name, sizeof(MwKey)) == 0 ||
+		memcmp(&is.by_oid, &gate->shown.by_oid, sizeof(MwKey)) == 0;
 }
 
 char *
@@ -108,17 +108,16 @@ typedef struct Told
 	int			ended;
 } Told;
 
-/* A Told for each gate, in order; who asked is noted in the gate */
+/* A Told for each gate, in order */
 static Told *
 told_of(const char *tenant, List *gates)
 {
 	static MwStmt stmt = {
-		"SELECT l.interrupt_id, l.place, l.event, l.role, l.detail FROM mw.approval_log AS l"
+		"SELECT l.interrupt_id, l.place, l.event FROM mw.approval_log AS l"
 		" WHERE l.tenant OPERATOR(pg_catalog.=) $1 AND l.interrupt_id OPERATOR(pg_catalog.=) ANY ($2)"
-		" AND l.event OPERATOR(pg_catalog.=) ANY (ARRAY['asked', 'decided', 'expired', 'done', 'abandoned'])",
+		" AND l.event OPERATOR(pg_catalog.=) ANY (ARRAY['decided', 'expired', 'done', 'abandoned'])",
 		2, {TEXTOID, TEXTARRAYOID}
 	};
-	MemoryContext cxt = CurrentMemoryContext;
 	Told	   *told = palloc0(sizeof(Told) * list_length(gates));
 	List	   *ids = NIL;
 	Datum		values[2];
@@ -144,20 +143,12 @@ told_of(const char *tenant, List *gates)
 
 		foreach(lc, gates)
 		{
-			MwGate	   *gate = lfirst(lc);
+			const MwGate *gate = lfirst(lc);
 			Told	   *t = &told[foreach_current_index(lc)];
 
 			if (gate->place != place || strcmp(gate->interrupt_id, id) != 0)
 				continue;
-			if (strcmp(event, "asked") == 0)
-			{
-				MemoryContext old = MemoryContextSwitchTo(cxt);
-
-				gate->asked_by = SPI_getvalue(row, desc, 4);
-				gate->asked = DatumGetJsonbPCopy(SPI_getbinval(row, desc, 5, &isnull));
-				MemoryContextSwitchTo(old);
-			}
-			else if (strcmp(event, "decided") == 0 || strcmp(event, "expired") == 0)
+			if (strcmp(event, "decided") == 0 || strcmp(event, "expired") == 0)
 				t->decided++;
 			else
 				t->ended++;

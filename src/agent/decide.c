@@ -37,22 +37,6 @@
 
 /* ---------- who ---------- */
 
-/* Whoever asked is known by its role; by its name, too, where that role is gone and there may be one like it */
-static Oid
-own_requester(const MwGate *gate)
-{
-	Oid			named;
-
-	if (mw_is_own(gate->requested_by))
-		return gate->requested_by;
-	if (mw_is_own(gate->requested_through))
-		return gate->requested_through;
-	named = gate->asked_by != NULL && GetUserNameFromId(gate->requested_by, true) == NULL ? get_role_oid(gate->asked_by, true) : InvalidOid;
-	if (mw_is_own(named))
-		return named;
-	return gate->asked != NULL && mw_person_logged_in(gate->asked, gate->same_cluster) ? gate->requested_by : InvalidOid;
-}
-
 /* tool: the one that the interrupt asks about, or the one that an edit puts in its place */
 static void
 require_right(const char *tenant, const MwGate *gate, const char *tool)
@@ -60,7 +44,7 @@ require_right(const char *tenant, const MwGate *gate, const char *tool)
 	MwReviewRight right = mw_review_right(tenant, tool);
 	const char *role = GetUserNameFromId(GetUserId(), false);
 	bool		anybodys = !right.named && gate->middleware != NULL;
-	Oid			own = anybodys || right.own ? InvalidOid : own_requester(gate);
+	Oid			own = anybodys || right.own ? InvalidOid : mw_person_asked(tenant, gate);
 
 	if (anybodys)
 		mw_require_may_see(tenant, gate->session);

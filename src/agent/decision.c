@@ -154,17 +154,10 @@ kind_of(JsonbValue *v)
 static void
 check_not_again(const MwGate *gate)
 {
-	JsonbIterator *it = JsonbIteratorInit(&gate->decisions->root);
-	JsonbIteratorToken tok;
-	JsonbValue	item;
+	const char *by = mw_person_approved(gate->decisions);
 
-	while ((tok = JsonbIteratorNext(&it, &item, true)) != WJB_DONE)
-	{
-		Jsonb	   *entry = tok == WJB_ELEM ? JsonbValueToJsonb(&item) : NULL;
-
-		if (entry != NULL && mw_person_decided(entry, gate->same_cluster))
-			does_not_fit("role \"%s\" has approved call \"%s\" already, and it needs %d roles", mw_json_get_text(entry, "by"), gate->call.id, gate->approvals);
-	}
+	if (by != NULL)
+		does_not_fit("role \"%s\" has approved call \"%s\" already, and it needs %d roles", by, gate->call.id, gate->approvals);
 }
 
 void

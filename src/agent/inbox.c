@@ -81,9 +81,9 @@ Datum
 mw_claim_interrupt(PG_FUNCTION_ARGS)
 {
 	static MwStmt look = {
-		"SELECT i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid, i.status OPERATOR(pg_catalog.=) 'open'"
+		"SELECT i.tool, i.middleware, i.requested_by::pg_catalog.oid, i.status OPERATOR(pg_catalog.=) 'open'"
 		" AND coalesce(i.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), true), i.claimed_by::pg_catalog.oid,"
-		" coalesce(i.claimed_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), false), i.requested_through::pg_catalog.oid"
+		" coalesce(i.claimed_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp(), false), i.requested_through::pg_catalog.oid, i.place, i.decisions"
 		" FROM mw.interrupt AS i WHERE i.tenant OPERATOR(pg_catalog.=) $1 AND i.interrupt_id OPERATOR(pg_catalog.=) $2"
 		" ORDER BY i.place FOR UPDATE",
 		2, {TEXTOID, TEXTOID}
@@ -115,25 +115,31 @@ mw_claim_interrupt(PG_FUNCTION_ARGS)
 	{
 		HeapTuple	row = SPI_tuptable->vals[i];
 		TupleDesc	desc = SPI_tuptable->tupdesc;
-		char	   *tool;
-		bool		agents_own;
+		MwGate		gate = {.interrupt_id = interrupt_id};
+		MwReviewRight right;
 		bool		isnull;
 
 		if (!DatumGetBool(SPI_getbinval(row, desc, 4, &isnull)))
 			continue;
 		open = true;
-		tool = SPI_getvalue(row, desc, 1);
-		agents_own = DatumGetBool(SPI_getbinval(row, desc, 2, &isnull));
-		if (agents_own && !mw_review_right(tenant, tool).named)
+		gate.call.name = SPI_getvalue(row, desc, 1);
+		gate.middleware = SPI_getvalue(row, desc, 2);
+		gate.requested_by = oid_at(row, desc, 3);
+		gate.requested_through = oid_at(row, desc, 7);
+		gate.place = DatumGetInt32(SPI_getbinval(row, desc, 8, &isnull));
+		gate.decisions = DatumGetJsonbP(SPI_getbinval(row, desc, 9, &isnull));
+		right = mw_review_right(tenant, gate.call.name);
+		if (gate.middleware != NULL && !right.named)
 			mw_require_may_see(tenant, session);
-		if (!mw_may_decide(tenant, tool, agents_own, DatumGetObjectId(SPI_getbinval(row, desc, 3, &isnull)), oid_at(row, desc, 7)))
+		if (!mw_waits_for_me(tenant, &gate))
 			ereport(ERROR,
 					(errcode(ERRCODE_MW_NOT_YOUR_DECISION),
 					 errmsg("role \"%s\" may not decide this interrupt", GetUserNameFromId(GetUserId(), false)),
+					 right.may ? errhint("It asked for it, or has approved it already. Let another reviewer decide.") :
 					 errhint("SELECT mw_grant_reviewer(%s, %s);", quote_literal_cstr(tenant),
 							 quote_literal_cstr(quote_identifier(GetUserNameFromId(GetUserId(), false))))));
 		free &= !DatumGetBool(SPI_getbinval(row, desc, 6, &isnull)) || has_privs_of_role(GetUserId(), oid_at(row, desc, 5)) ||
-			!mw_could_decide(oid_at(row, desc, 5), tenant, tool, agents_own);
+			!mw_could_decide(oid_at(row, desc, 5), tenant, gate.call.name, gate.middleware != NULL);
 	}
 	if (!open)
 		nothing_waits();

@@ -52,7 +52,7 @@ static bool
 look_at(FunctionCallInfo fcinfo, Look *l)
 {
 	static MwStmt stmt = {
-		"SELECT i.session, i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid, i.requested_through::pg_catalog.oid, i.args, i.description"
+		"SELECT i.session, i.tool, i.middleware, i.requested_by::pg_catalog.oid, i.requested_through::pg_catalog.oid, i.args, i.description, i.decisions"
 		" FROM mw.interrupt AS i WHERE i.tenant OPERATOR(pg_catalog.=) $1 AND i.interrupt_id OPERATOR(pg_catalog.=) $2 AND i.place OPERATOR(pg_catalog.=) $3"
 		" AND i.status OPERATOR(pg_catalog.=) 'open' AND (i.expires_at IS NULL OR i.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())",
 		3, {TEXTOID, TEXTOID, INT4OID}
@@ -72,20 +72,20 @@ look_at(FunctionCallInfo fcinfo, Look *l)
 		HeapTuple	row = SPI_tuptable->vals[0];
 		TupleDesc	desc = SPI_tuptable->tupdesc;
 		MemoryContext old = MemoryContextSwitchTo(cxt);
-		char	   *tool = SPI_getvalue(row, desc, 2);
-		bool		agents_own;
-		Oid			through;
+		MwGate		gate = {.interrupt_id = l->interrupt_id, .place = l->place};
 		bool		isnull;
 		Datum		d;
 
 		l->session = SPI_getvalue(row, desc, 1);
-		agents_own = DatumGetBool(SPI_getbinval(row, desc, 3, &isnull));
-		l->requested_by = DatumGetObjectId(SPI_getbinval(row, desc, 4, &isnull));
+		gate.call.name = SPI_getvalue(row, desc, 2);
+		gate.middleware = SPI_getvalue(row, desc, 3);
+		gate.requested_by = l->requested_by = DatumGetObjectId(SPI_getbinval(row, desc, 4, &isnull));
 		d = SPI_getbinval(row, desc, 5, &isnull);
-		through = isnull ? InvalidOid : DatumGetObjectId(d);
+		gate.requested_through = isnull ? InvalidOid : DatumGetObjectId(d);
+		gate.decisions = DatumGetJsonbPCopy(SPI_getbinval(row, desc, 8, &isnull));
 		l->args = DatumGetJsonbPCopy(SPI_getbinval(row, desc, 6, &isnull));
 		l->description = SPI_getvalue(row, desc, 7);
-		found = mw_review_right(l->tenant, tool).reveal && mw_may_decide(l->tenant, tool, agents_own, l->requested_by, through);
+		found = mw_review_right(l->tenant, gate.call.name).reveal && mw_waits_for_me(l->tenant, &gate);
 		MemoryContextSwitchTo(old);
 	}
 	SPI_finish();

@@ -257,16 +257,6 @@ mw_may_review(const char *tenant, const char *tool)
 }
 
 bool
-mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid requested_by, Oid through)
-{
-	MwReviewRight right = mw_review_right(tenant, tool);
-
-	if (!right.named && agents_own)
-		return mw_may_act(tenant);
-	return right.may && (right.own || (!mw_is_own(requested_by) && !mw_is_own(through)));
-}
-
-bool
 mw_could_decide(Oid role, const char *tenant, const char *tool, bool agents_own)
 {
 	MwRoleSave	save;
@@ -291,16 +281,6 @@ Datum
 mw_may_review_sql(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_BOOL(mw_may_review(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1))));
-}
-
-/* (tenant, tool, agents_own, requested_by, through): ... and this one?  For mw.inbox. */
-PG_FUNCTION_INFO_V1(mw_may_decide_sql);
-
-Datum
-mw_may_decide_sql(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(mw_may_decide(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1)), PG_GETARG_BOOL(2), PG_GETARG_OID(3),
-								 PG_GETARG_OID(4)));
 }
 
 /* (tenant, grantee, tools, may_decide_own, reveal) */

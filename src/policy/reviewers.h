@@ -17,9 +17,7 @@ typedef struct MwReviewRight
 
 extern MwReviewRight mw_review_right(const char *tenant, const char *tool);
 extern bool mw_may_review(const char *tenant, const char *tool);
-/* Whether this gate waits for the current role; agents_own: of an agent, not of the tool's row; through: as mw_outer_role() said when it was asked for */
-extern bool mw_may_decide(const char *tenant, const char *tool, bool agents_own, Oid requested_by, Oid through);
-/* Whether a role could still decide such a gate: its claim of one counts no longer than that */
+/* Whether a role could still decide such a gate: its claim of one counts no longer than that; agents_own: of an agent, not of the tool's row */
 extern bool mw_could_decide(Oid role, const char *tenant, const char *tool, bool agents_own);
 /* Whether the current role, or whoever stands behind it, is that one, by membership too; InvalidOid is nobody */
 extern bool mw_is_own(Oid role);

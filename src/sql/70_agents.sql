@@ -96,11 +96,11 @@ COMMENT ON FUNCTION @extschema@.mw_claim_interrupt(text, text, interval) IS
 'Takes an open interrupt for the current role, so that no other reviewer decides it until the timeout is over (NULL or 0: gives it back).  True where it is this role''s now, false where another reviewer has it.
 Raises MW603 (it is not open), MW604 (not this role''s to decide), MW001.';
 
-CREATE FUNCTION mw.may_decide(tenant text, tool text, agents_own boolean, requested_by oid, requested_through oid)
+CREATE FUNCTION mw.may_decide(tenant text, interrupt_id text, place integer, tool text, agents_own boolean, requested_by oid, requested_through oid, decisions jsonb)
 RETURNS boolean
 AS 'MODULE_PATHNAME', 'mw_may_decide_sql' LANGUAGE C STABLE STRICT PARALLEL RESTRICTED COST 10;
-COMMENT ON FUNCTION mw.may_decide(text, text, boolean, oid, oid) IS
-'Does an interrupt of this tool, of an agent''s own gate or of the tool''s row, which that role asked for (0: or nobody, called by that other one), wait for the current role?  Beneath mw.inbox.  Raises nothing.';
+COMMENT ON FUNCTION mw.may_decide(text, text, integer, text, boolean, oid, oid, jsonb) IS
+'Does an open row of mw.interrupt wait for the current role: of an agent''s own gate or of the tool''s row, asked for by that role (0: or nobody, called by that other one), approved by those so far?  Beneath mw.inbox.  Raises nothing.';
 
 CREATE FUNCTION mw.may_review(tenant text, tool text)
 RETURNS boolean

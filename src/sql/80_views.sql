@@ -194,10 +194,8 @@ SELECT i.tenant, i.session, i.interrupt_id, i.place, i.run_id, i.agent, i.tool, 
 FROM mw.interrupt AS i
 WHERE i.status OPERATOR(pg_catalog.=) 'open'
 	AND (i.expires_at IS NULL OR i.expires_at OPERATOR(pg_catalog.>) pg_catalog.statement_timestamp())
-	-- of several who have to approve, those who have not yet
-	AND (i.approvals OPERATOR(pg_catalog.=) 1
-		OR NOT i.decisions OPERATOR(pg_catalog.@>) pg_catalog.jsonb_build_array(pg_catalog.jsonb_build_object('by', CURRENT_USER)))
-	AND mw.may_decide(i.tenant, i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid, coalesce(i.requested_through::pg_catalog.oid, 0));
+	AND mw.may_decide(i.tenant, i.interrupt_id, i.place, i.tool, i.middleware IS NOT NULL, i.requested_by::pg_catalog.oid,
+		coalesce(i.requested_through::pg_catalog.oid, 0), i.decisions);
 COMMENT ON VIEW mw.inbox IS 'tool calls that wait for the current role''s decision; placeholders stand for personal data unless the grant says reveal, and what was revealed is logged; approved: how many of the approvals that are needed are there';
 
 CREATE VIEW mw.message WITH (security_invoker) AS

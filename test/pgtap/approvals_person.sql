@@ -1,7 +1,7 @@
 -- Risk: one person is two of those who have to approve, or approves what it asked for itself: by another role of the same login after its
 -- membership was taken away, by a role that was made again.  And the other way round: two persons are taken for one.
 BEGIN;
-SELECT plan(17);
+SELECT plan(29);
 
 CREATE SERVER pgtap_person FOREIGN DATA WRAPPER mw OPTIONS (api 'fake');
 CREATE ROLE pgtap_asker;
@@ -76,6 +76,40 @@ CREATE ROLE pgtap_one;
 SELECT mw_grant_reviewer('pgtap-person', 'pgtap_one');
 SELECT matches(pg_temp.approve('pgtap_one_then', 'pgtap_one_then', 'n5'), '^MW602 .*already', 'by its new name it has approved');
 SELECT is(pg_temp.approve('pgtap_one', 'pgtap_one', 'n5'), 'decided', 'another that has its old name has not');
+
+-- ---------- what a role is shown is what it may decide ----------
+
+-- what waits for a role, whether it may claim it, and whether a decision would be its own: one answer
+CREATE FUNCTION pg_temp.three(login text, role text, s text) RETURNS text LANGUAGE sql AS $$
+	SELECT concat_ws(' ', pg_temp.says(login, role, format('SELECT count(*) FROM mw.inbox WHERE session = %L', s)),
+		substring(pg_temp.says(login, role, format('SELECT mw_claim_interrupt(''pgtap-person'', %L, NULL)', (SELECT interrupt_id FROM mw.interrupt WHERE tenant = 'pgtap-person' AND session = s))) FOR 5),
+		(SELECT count(*) FROM mw.approval_log WHERE tenant = 'pgtap-person' AND session = s AND event = 'revealed'),
+		substring(pg_temp.approve(login, role, s) FOR 5)) $$;
+CREATE FUNCTION person.ask(s text) RETURNS text LANGUAGE sql SECURITY DEFINER AS $$ SELECT mw_invoke('pgtap-person', s, 'go', agent => 'a1') ->> 'status' $$;
+ALTER FUNCTION person.ask(text) OWNER TO pgtap_asker;
+CREATE ROLE pgtap_back;
+SELECT mw_fake('pgtap_person', '{"m": [{"tool_calls": [{"id": "c1", "name": "pay", "arguments": {"amount": 10}}]}]}');
+SELECT is(pg_temp.says('pgtap_back', 'pgtap_back', $$SELECT person.ask('t1')$$), 'interrupted', 'a role asks by another one''s function');
+GRANT pgtap_asker TO pgtap_login;
+SELECT is(pg_temp.asked('pgtap_login', 't2', 1), 'interrupted', 'a login by a role that it leaves');
+REVOKE pgtap_asker FROM pgtap_login;
+GRANT pgtap_one TO pgtap_login;
+SELECT pg_temp.asked('pgtap_asker', 't3', 2);
+SELECT is(pg_temp.approve('pgtap_login', 'pgtap_one', 't3'), 'open', 'one of two approves');
+SELECT is(pg_temp.asked('pgtap_asker', 't4', 1), 'interrupted', 'and a role asks that is no more');
+DROP ROLE pgtap_back;
+CREATE ROLE pgtap_back;
+SELECT mw_grant_reviewer('pgtap-person', 'pgtap_back', reveal => true);
+SELECT is(pg_temp.three('pgtap_back', 'pgtap_back', 't1'), '0 MW604 0 MW604', 'who called that function has no part in it when it is made again');
+SELECT is(pg_temp.three('pgtap_login', 'pgtap_two', 't2'), '0 MW604 0 MW604', 'nor that login by any other role');
+SELECT is(pg_temp.three('pgtap_login', 'pgtap_two', 't3'), '0 MW604 0 MW602', 'nor in what it has approved');
+SELECT is(pg_temp.three('pgtap_two', 'pgtap_two', 't3'), '1 true 0 decid', 'which waits for another');
+DROP OWNED BY pgtap_asker;
+DROP ROLE pgtap_asker;
+CREATE ROLE pgtap_asker;
+SELECT mw_grant_reviewer('pgtap-person', 'pgtap_asker', reveal => true);
+SELECT is(pg_temp.three('pgtap_asker', 'pgtap_asker', 't4'), '0 MW604 0 MW604', 'nor has who asked, when made again');
+SELECT is(pg_temp.three('pgtap_two', 'pgtap_two', s), '1 true 0 decid', 'another has: ' || s) FROM unnest('{t1,t2,t4}'::text[]) AS s;
 
 SELECT is((SELECT count(*)::int FROM mw_check() WHERE tenant = 'pgtap-person'), 0, 'the log holds together');
 SELECT * FROM finish();
