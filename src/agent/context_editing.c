@@ -281,7 +281,7 @@ call_of(const MwMsg *result, const MwMsg *caller)
 static int64
 input_tokens(const ContextEditing *c, const MwToolCall *call)
 {
-	char	   *args = call == NULL ? "{}" : mw_json_canonical(call->args);
+	char	   *args = mw_json_canonical(call->args);
 	int			len = strlen(args);
 
 	return c->by_model ? mw_tokens_of_text(args, len) - 1 : (len - 2) / 4;
@@ -314,7 +314,7 @@ apply(MwRun *run, const ContextEditing *c, const ClearToolUses *e, const MwModel
 	for (int i = 0; i < list_length(msgs) && left > 0; i++)
 	{
 		MwMsg	   *msg = list_nth(msgs, i);
-		const MwToolCall *call = NULL;
+		const MwToolCall *call;
 		MwMsg	   *edited;
 
 		if (!mw_msg_is(msg, "tool"))
@@ -322,9 +322,8 @@ apply(MwRun *run, const ContextEditing *c, const ClearToolUses *e, const MwModel
 		left--;
 		if (pairs[i] < 0 || is_cleared(msg))
 			continue;
-		if ((e->clear_inputs && e->clear_at_least > 0) || (msg->name == NULL && e->exclude != NIL))
-			call = call_of(msg, list_nth(msgs, pairs[i]));
-		if (mw_lists(e->exclude, msg->name != NULL ? msg->name : call != NULL ? call->name : ""))
+		call = call_of(msg, list_nth(msgs, pairs[i]));
+		if (call == NULL || mw_lists(e->exclude, msg->name != NULL ? msg->name : call->name))
 			continue;
 		CHECK_FOR_INTERRUPTS();
 

@@ -56,14 +56,31 @@ the_end(MwRun *run)
 	return at(MW_NODE_AFTER_AGENT, run->agent->nmiddleware - 1);
 }
 
+/*
+ * LangChain's graph of an agent without tools has no node that runs any, whatever
+ * its model calls, unless a middleware wraps tool calls and may know some.
+ */
+static bool
+has_tool_node(const MwRun *run)
+{
+	if (run->tools != NIL)
+		return true;
+	for (int i = 0; i < run->agent->nmiddleware; i++)
+		if (run->agent->middleware[i]->kind->wrap_tool != NULL)
+			return true;
+	return false;
+}
+
 static MwPlace
 after_model(MwRun *run)
 {
 	MwMsg	  **results;
 	MwMsg	   *answer = mw_last_answer(run, &results);
 
-	if (answer == NULL || answer->ncalls == 0)
+	if (!has_tool_node(run))
 		return mw_structured_again(run) ? loop_entry() : the_end(run);
+	if (answer == NULL || answer->ncalls == 0)
+		return the_end(run);
 	for (int i = 0; i < answer->ncalls; i++)
 	{
 		if (results[i] == NULL && !mw_structured_is(run, answer->calls[i].name))
@@ -236,6 +253,7 @@ step(MwRun *run, MwNodeResult *result)
 			}
 			run->turn++;
 			mw_approval_turn(run);
+			run->structured = NULL;
 			mw_model_node(run, result);
 			break;
 		case MW_NODE_TOOLS:

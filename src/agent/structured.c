@@ -151,8 +151,7 @@ mw_structured_request(MwRun *run, const MwModelRequest *req)
 		return req;
 	copy = mw_request_copy(req);
 	copy->tools = list_concat_copy(req->tools, req->format->tools);
-	if (copy->tool_choice == NULL)
-		copy->tool_choice = &any;
+	copy->tool_choice = &any;	/* whatever a hook has asked for, as in LangChain */
 	return copy;
 }
 
@@ -274,11 +273,11 @@ mw_structured_is(MwRun *run, const char *tool)
 bool
 mw_structured_done(MwRun *run, const MwMsg *answer, MwMsg **results)
 {
-	for (int i = 0; run->structured != NULL && run->format != NULL && i < answer->ncalls; i++)
+	for (int i = 0; run->format != NULL && i < answer->ncalls; i++)
 	{
 		MwMsg	   *msg = results[i];
 
-		if (msg != NULL && msg->name != NULL && find_tool(run->format, msg->name) != NULL)
+		if (msg != NULL && msg->name != NULL && !msg->failed && find_tool(run->format, msg->name) != NULL)
 			return true;
 	}
 	return false;
@@ -287,7 +286,7 @@ mw_structured_done(MwRun *run, const MwMsg *answer, MwMsg **results)
 bool
 mw_structured_again(MwRun *run)
 {
-	return run->format != NULL && run->format->by_tool && run->tools == NIL && run->structured == NULL && run->ended_by == NULL;
+	return run->format != NULL && run->format->by_tool && run->structured == NULL && run->ended_by == NULL;
 }
 
 void
