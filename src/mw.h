@@ -303,7 +303,8 @@ struct MwCall
 	const char *tenant;
 	const char *session;		/* NULL: one-shot */
 	const char *request_id;
-	bool		request_named;	/* the caller named it: answers are recorded */
+	bool		request_named;	/* the caller named it: one transaction at a time, and its result is kept */
+	bool		recorded;		/* answers are recorded by it: it was named, or made for a call inside of a run that records (agent/run.c) */
 	pg_uuid_t	run_id;
 	int			turn;
 	int			call_no;		/* numbered in the run: mw_call_number() */

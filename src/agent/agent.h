@@ -410,6 +410,12 @@ typedef struct MwSeen			/* requests by their bytes: the n-th time counts (invari
 	int			times;
 } MwSeen;
 
+typedef struct MwSeenList
+{
+	MwSeen	   *seen;
+	int			n;
+} MwSeenList;
+
 struct MwRun
 {
 	MwRun	   *outer;			/* whose tool or hook has called this one; NULL */
@@ -458,8 +464,8 @@ struct MwRun
 	int			wall_ms;		/* of this leg; 0: no limit */
 	MwInstant	wall;
 	bool		limit_ends;		/* turns, calls and time end the run, else MW601 */
-	MwSeen	   *seen;
-	int			nseen;
+	MwSeenList	seen;			/* answers to its own requests */
+	MwSeenList	inside;			/* calls of its tools and hooks that name no request */
 
 	/* placeholders of this run and its session */
 	MwPiiMap	map;

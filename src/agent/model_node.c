@@ -69,33 +69,16 @@ mw_response_of(MwMsg *msg)
 static int
 answers_to(const MwCall *call)
 {
-	const MwRun *run = call->run;
+	MwRun	   *run = call->run;
 
-	for (int i = 0; i < run->nseen; i++)
-		if (memcmp(&run->seen[i].key, &call->call_key, sizeof(MwKey)) == 0)
-			return run->seen[i].times;
-	return 0;
+	return *mw_run_times(run, &run->seen, &call->call_key);
 }
 
 static void
 count_answer(MwRun *run, const MwCall *call)
 {
-	if (!call->had)
-		return;					/* nothing was recorded */
-	for (int i = 0; i < run->nseen; i++)
-	{
-		if (memcmp(&run->seen[i].key, &call->call_key, sizeof(MwKey)) == 0)
-		{
-			run->seen[i].times = call->nth + 1;
-			return;
-		}
-	}
-	if (run->seen == NULL)
-		run->seen = MemoryContextAlloc(run->cxt, sizeof(MwSeen) * 8);
-	else if (run->nseen >= 8 && (run->nseen & (run->nseen - 1)) == 0)
-		run->seen = repalloc(run->seen, sizeof(MwSeen) * run->nseen * 2);
-	run->seen[run->nseen].key = call->call_key;
-	run->seen[run->nseen++].times = call->nth + 1;
+	if (call->had)				/* else nothing was recorded */
+		*mw_run_times(run, &run->seen, &call->call_key) = call->nth + 1;
 }
 
 /* What the caller's options, the request and the run's limits say to the stages */

@@ -30,6 +30,7 @@
 #include "stage/redact.h"
 #include "util/duration.h"
 #include "util/faults.h"
+#include "util/hash.h"
 #include "util/json.h"
 #include "util/json_push.h"
 
@@ -178,6 +179,57 @@ mw_run_use_agent(MwRun *run, const char *owner, const char *name, int version)
 					 errmsg("option \"context\" does not fit the agent's context_schema"),
 					 errdetail("%s", breach)));
 	}
+}
+
+/* How often a request was met, for whoever counts: in memory that outlives what is rolled back inside of the run */
+int *
+mw_run_times(MwRun *run, MwSeenList *list, const MwKey *request)
+{
+	for (int i = 0; i < list->n; i++)
+		if (memcmp(&list->seen[i].key, request, sizeof(MwKey)) == 0)
+			return &list->seen[i].times;
+	if (list->seen == NULL)
+		list->seen = MemoryContextAlloc(run->cxt, sizeof(MwSeen) * 8);
+	else if (list->n >= 8 && (list->n & (list->n - 1)) == 0)
+		list->seen = repalloc(list->seen, sizeof(MwSeen) * list->n * 2);
+	list->seen[list->n] = (MwSeen) {.key = *request};
+	return &list->seen[list->n++].times;
+}
+
+/*
+ * A run inside of one that records and names no request of its own: its answers
+ * are recorded, too, by an id that a repeat of the outer request makes again, from
+ * that one's id and from what is asked and how often it was before.  It is not
+ * claimed, since the outer one is, and its result is not kept: what its tools do
+ * belongs to the outer run, which is repeated as a whole.
+ */
+void
+mw_run_inside(MwRun *run)
+{
+	MwRun	   *outer = run->outer;
+	MemoryContext old;
+	MwHash		h;
+	MwKey		key;
+	pg_uuid_t	id;
+	int			nth;
+
+	if (outer == NULL || !outer->base->recorded || run->base->request_named)
+		return;
+	old = MemoryContextSwitchTo(run->cxt);
+	key = mw_request_fingerprint(run->base, run->args);
+	nth = (*mw_run_times(outer, &outer->inside, &key))++;
+	mw_hash_start(&h, NULL);
+	mw_hash_text(&h, "inside");
+	mw_hash_text(&h, outer->base->request_id);
+	mw_hash_part(&h, &key, sizeof(key));
+	mw_hash_part(&h, &nth, sizeof(nth));
+	key = mw_hash_end(&h);
+	StaticAssertStmt(sizeof(MwKey) == sizeof(pg_uuid_t), "a key is a UUID");
+	memcpy(&id, &key, sizeof(id));
+	run->base->request_id = mw_make_request_id(run->base->policy, &id);
+	run->base->recorded = true;
+	run->base->resend_unknown |= outer->base->resend_unknown;
+	MemoryContextSwitchTo(old);
 }
 
 Jsonb *
@@ -407,7 +459,7 @@ seed_ids(MwRun *run)
 {
 	const char *parts[] = {run->tenant, run->session != NULL ? run->session : "", run->base->request_id};
 
-	if (!run->base->request_named)
+	if (!run->base->recorded)
 		return;
 	run->id_seed = run->step;
 	for (int i = 0; i < lengthof(parts); i++)

@@ -33,6 +33,8 @@ extern MwRun *mw_run_make(const MwInvokeArgs *args, MwCallUse use);	/* options; 
 extern _Noreturn void mw_run_option_wrong(const char *option, const char *must_be);
 extern Jsonb *mw_run_option_object(Jsonb *options, const char *option);
 extern void mw_run_use_agent(MwRun *run, const char *owner, const char *name, int version);	/* agent (owner NULL: the newest), model, tools, limits */
+extern int *mw_run_times(MwRun *run, MwSeenList *list, const MwKey *request);	/* where its count is */
+extern void mw_run_inside(MwRun *run);	/* may be repeated with the run that it is inside of */
 extern Jsonb *mw_run_claim(MwRun *run); /* its request_id; the kept result, or NULL */
 /* A text that a run ends with instead of this error, where its agent says so; NULL */
 extern const char *mw_run_ending(MwRun *run, const ErrorData *edata, const char **ended_by);

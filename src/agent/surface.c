@@ -154,6 +154,7 @@ mw_leg(const MwInvokeArgs *args, bool as_text, MwLegBegin begin, void *arg, Datu
 
 		run = r;
 		r->outer = frame != NULL ? frame->run : NULL;
+		mw_run_inside(r);
 		mw_call_enter(r->tenant);
 		mw_frame = NULL;		/* hooks of an outer run have no next one in this */
 		MemoryContextSwitchTo(r->cxt);

@@ -83,6 +83,7 @@ extern void mw_models_use(MwCall *call, const char *model, MwCallUse use);
 extern MwCall *mw_call_step(const MwCall *base, const MwCallStep *step);
 
 #define MW_RUN_ID_CHARS 36
+extern char *mw_make_request_id(const struct MwPolicy *policy, const pg_uuid_t *id);	/* one that nobody else can name */
 extern void mw_run_id_text(char *to, const pg_uuid_t *run_id);	/* so many characters, and a NUL */
 
 /*

@@ -233,8 +233,8 @@ append_tag(char *to, const MwPolicy *policy, const char *id, int len)
 	*to = '\0';
 }
 
-static char *
-make_request_id(const MwPolicy *policy, const pg_uuid_t *run_id)
+char *
+mw_make_request_id(const MwPolicy *policy, const pg_uuid_t *run_id)
 {
 	char	   *id = palloc(MADE_LEN + 1);
 	char	   *p = id;
@@ -260,7 +260,7 @@ refuse_made_id(const MwPolicy *policy, const char *id)
 		ereport(ERROR,
 				(errcode(ERRCODE_MW_OTHER_REQUEST),
 				 errmsg("this request_id was made by mw for another run"),
-				 errdetail("A run whose caller named no request_id cannot be repeated: its answers were not recorded."),
+				 errdetail("A run whose caller named no request_id cannot be repeated by itself."),
 				 errhint("Name a request_id of your own before the first try.")));
 }
 
@@ -350,13 +350,14 @@ mw_call_make(const MwInvokeArgs *args, MwCallUse use)
 	{
 		make_run_id(&call->run_id);
 		call->request_named = args->request_id != NULL;
+		call->recorded = call->request_named;
 		if (call->request_named)
 		{
 			refuse_made_id(call->policy, args->request_id);
 			call->request_id = args->request_id;
 		}
 		else
-			call->request_id = make_request_id(call->policy, &call->run_id);
+			call->request_id = mw_make_request_id(call->policy, &call->run_id);
 		call->deadline = mw_after_ms(call->timeout_ms);
 	}
 
@@ -383,6 +384,8 @@ mw_call_step(const MwCall *base, const MwCallStep *step)
 	call->run_id = base->run_id;
 	call->request_id = base->request_id;
 	call->request_named = base->request_named;
+	call->recorded = base->recorded;
+	call->resend_unknown = base->resend_unknown;
 	call->purpose = step->purpose;
 	call->turn = step->turn;
 	call->last_no = step->last_no;

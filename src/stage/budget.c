@@ -503,7 +503,7 @@ run_once(MwCall *call)
 	if (call->nth_of != NULL)
 		call->nth = call->nth_of(call);
 	find_scopes(call);
-	if (call->request_named && use_recorded(call))
+	if (call->recorded && use_recorded(call))
 		return;
 
 	require_price(call);

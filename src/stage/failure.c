@@ -108,7 +108,7 @@ mw_failure_of(const MwCall *call, const MwReply *r, const char *why)
 		f->detail = psprintf("outcome unknown: the request was written in full, and charged at its reservation. attempts %d; %s%s",
 							 call->attempt, said, why);
 		f->hint = psprintf("%s%s", r->timed_out ? "Raise options.timeout. " : "",
-						   call->request_named ?
+						   call->recorded ?
 						   "A repeat may pay twice: this request_id is sent again only with options => '{\"resend_unknown\": true}'." :
 						   "A repeat may pay twice; name a request_id to be asked first.");
 	}
@@ -124,7 +124,7 @@ mw_failure_of(const MwCall *call, const MwReply *r, const char *why)
 		f->sqlstate = ERRCODE_MW_BAD_ANSWER;
 		f->message = psprintf("the answer of server \"%s\" cannot be used", server);
 		f->detail = psprintf("It was complete, so it is paid for and not sent again; %s", said);
-		f->hint = call->request_named ? "Another request_id asks again, and pays again." : "A repeat asks and pays again.";
+		f->hint = call->recorded ? "Another request_id asks again, and pays again." : "A repeat asks and pays again.";
 	}
 	else if (r->kind == MW_OUTCOME_FAILED && r->http_status < 500 && r->http_status != 429 && !mw_failure_again(call, r))
 	{

@@ -49,7 +49,7 @@ mw_fallback_start(MwCall *call)
 {
 	int			first = call->chosen;
 
-	if (!call->request_named || call->nchoices == 0)
+	if (!call->recorded || call->nchoices == 0)
 		return;
 	for (int i = first + 1; i < call->nchoices; i++)
 	{

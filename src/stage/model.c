@@ -42,7 +42,7 @@ mw_model_run(MwCall *call)
 		.tenant = call->tenant,
 		.session = call->session,
 		.request_id = call->request_id,
-		.request_named = call->request_named,
+		.request_named = call->recorded,
 		.run_id = call->run_id,
 		.turn = call->turn,
 		.call_no = call->call_no,

@@ -150,4 +150,67 @@ is($app->value(q{SELECT message #>> '{metadata,usage,total_tokens}' FROM mw.thre
 
 money_holds($node, 'after runs that were rolled back');
 log_is_clean($node);
+
+# ---------- calls that tools and hooks make themselves, under no request_id of their own ----------
+
+$admin->value(q{SELECT mw_alter_tenant('acme', '{"cache": false}')});
+$admin->value(q{
+	CREATE FUNCTION asks(q text) RETURNS text LANGUAGE sql AS $$ SELECT mw_ask('acme', NULL, 'What is ' || q, model => 'llm:n') $$;
+	CREATE FUNCTION asks_twice(q text) RETURNS text LANGUAGE sql AS $$ SELECT asks(q) || ' and ' || asks(q) || ' and ' || asks(q || ' too') $$;
+	CREATE FUNCTION asks_and_fails(q text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'no luck with %', asks(q); END $$;
+	CREATE FUNCTION asks_in_vain(q text) RETURNS text LANGUAGE plpgsql AS $$
+		DECLARE said text;
+		BEGIN
+			BEGIN
+				said := asks(q);
+				RAISE division_by_zero;
+			EXCEPTION WHEN division_by_zero THEN
+				RETURN asks(q) || ' after all';
+			END;
+		END $$;
+	CREATE FUNCTION has_asked(q text) RETURNS text LANGUAGE sql AS $$ SELECT mw_invoke('acme', 'in ' || q, 'Ask about ' || q, agent => 'inner') ->> 'output' $$;
+	CREATE FUNCTION adds(state jsonb, runtime jsonb) RETURNS jsonb LANGUAGE sql AS
+		$$ SELECT jsonb_build_object('messages', jsonb_build_array(jsonb_build_object('role', 'user', 'content', asks('turn ' || (runtime ->> 'turn'))))) $$;
+	SELECT count(mw_create_tool(f, f || '(text)', options => '{"writes": true}')) FROM unnest('{asks,asks_twice,asks_and_fails,asks_in_vain,has_asked}'::text[]) AS f;
+	SELECT mw_create_agent('inner', '{"model": "llm:i", "tools": ["asks"]}')});
+my @said = map { +{ text => "said $_", uses(7, 3) } } 1 .. 40;
+sub asking { my ($tool, $q) = @_; return { tool_calls => [ { id => 'c' . ++$ids, name => $tool, arguments => { q => $q } } ], uses(30, 5) }; }
+my $all = { tools => [qw(asks asks_twice asks_and_fails asks_in_vain has_asked)] };
+
+replays('a tool that asks', [], { m => [ asking(asks => 'tea'), asking(asks => 'milk'), $end ], n => \@said }, calls => 3, requests => 5, config => $all);
+replays('a tool that asks the same twice', [], { m => [ asking(asks_twice => 'tea'), $end ], n => \@said }, calls => 2, requests => 5, config => $all);
+replays('tools that ask the same beside each other', [],
+	{ m => [ { tool_calls => [ map { +{ id => "p$_", name => 'asks', arguments => { q => 'tea' } } } 1 .. 3 ], uses(30, 5) }, $end ], n => \@said }, calls => 2, requests => 5, config => $all);
+replays('a tool that asks, fails and is tried again', [ { type => 'tool_retry', initial_delay => 0.001, max_retries => 2 } ],
+	{ m => [ asking(asks_and_fails => 'tea'), $end ], n => \@said }, calls => 2, requests => 5, config => $all);
+replays('a tool that undoes its asking', [], { m => [ asking(asks_in_vain => 'tea'), $end ], n => \@said }, calls => 2, requests => 4, config => $all);
+replays('a tool that is an agent, whose tool asks', [],
+	{ m => [ asking(has_asked => 'tea'), asking(has_asked => 'milk'), $end ], i => [ asking(asks => 'tea'), { text => 'inner 1' }, asking(asks => 'milk'), { text => 'inner 2' } ], n => \@said },
+	calls => 3, requests => 9, config => $all);
+replays('a hook that asks', [ { type => 'custom', name => 'adds', hooks => { before_model => 'adds' } } ],
+	{ m => [ asking(asks => 'tea'), $end ], n => \@said }, calls => 2, requests => 5, config => $all);
+is($admin->value('SELECT count(*) FROM mw_check()'), 0, 'ledger, records and sums agree');
+is($admin->value(q{SELECT count(*) FROM (SELECT 1 FROM mw.ledger WHERE outcome = 'ok' GROUP BY request_id, call, model HAVING count(*) > 1) AS twice}), 0, 'no call was paid twice');
+
+# An id that was made for such a call is nobody's to name
+my $inner = $admin->value(q{SELECT request_id FROM mw.ledger WHERE model = 'llm:n' LIMIT 1});
+is_error($app->query("SELECT mw_ask('acme', NULL, 'What is tea', model => 'llm:n', request_id => '$inner')"), 'MW501', 'its id cannot be named from outside');
+
+# What nobody knows the end of is sent again where the outer caller says so
+$up->reset({ m => [ asking(asks => 'tea'), $end ], n => [ { disconnect => 'mid_body' }, { text => 'known', uses(7, 3) } ] });
+$admin->value(q{SELECT mw_create_agent('unknown', '{"model": "llm:m", "tools": ["asks"]}')});
+my $unknown = q{SELECT mw_invoke('acme', 'unknown', 'Go', agent => 'unknown', request_id => 'unknown-1', options => '{"resend_unknown": %s}') ->> 'output'};
+is_error($app->query(sprintf $unknown, 'false'), 'MW402', 'an answer inside that was lost');
+my $lost = $app->query(sprintf $unknown, 'false');
+is_error($lost, 'MW502', '... is not asked for again');
+is($up->count->{requests}, 2, '... nor the request before it');
+is($app->query(sprintf $unknown, 'true')->{rows}[0][0], 'done', '... but where the outer call says so');
+is($up->count->{requests}, 4, '... which sends it and goes on');
+
+# Without a request_id around it, or with another one, it is asked anew
+$up->reset({ m => [ asking(asks => 'tea'), $end, asking(asks => 'tea'), $end, asking(asks => 'tea'), $end ], n => \@said });
+my $fresh = sub { my ($more) = @_; return $app->query("BEGIN; SELECT mw_invoke('acme', 'fresh', 'Go', agent => 'a' || $n$more); ROLLBACK"); };
+$fresh->($_) for '', ", request_id => 'fresh-1'", ", request_id => 'fresh-2'";
+is($up->count->{requests}, 3 * 5, 'another request_id is another request, inside too');
+
 done_testing();
