@@ -170,9 +170,9 @@ begin(MwRun *run, void *arg)
 		wait_for_decisions(run, r->wait_ms);
 
 	/*
-	 * First the request_id and then the session, as a new prompt does: the other
-	 * way round the two could wait for each other.  So what the session waits for
-	 * is looked at before it is ours, and again where it has changed meanwhile.
+	 * A result that is kept for the request_id is handed out without a wait for the
+	 * session.  So what the session waits for is looked at before it is ours, and
+	 * again where it has changed meanwhile.
 	 */
 	mw_run_require_session(run);
 	first = mw_saved_read(run);

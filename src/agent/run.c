@@ -232,17 +232,37 @@ mw_run_inside(MwRun *run)
 	MemoryContextSwitchTo(old);
 }
 
-Jsonb *
-mw_run_claim(MwRun *run)
+/* Whether the session is this transaction's; false where another one has it and wait is false */
+static bool
+hold_session(MwRun *run, bool wait)
 {
-	Jsonb	   *stored;
+	mw_run_require_session(run);
+	/* the claim is this transaction's, so it does not keep a run from its own tools */
+	for (MwRun *outer = run->outer; outer != NULL && run->memory; outer = outer->outer)
+		if (outer->memory && strcmp(outer->session, run->session) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("the session is busy"),
+					 errdetail("A tool or a hook of its own run has called for it."),
+					 errhint("Name another session, or none.")));
+	return !run->memory || mw_session_claim(run->tenant, run->session, wait);
+}
 
-	mw_fault("args");
-	if (!run->base->request_named)
-		return NULL;
-	mw_claim_request(run->base);
-	run->fingerprint = mw_request_fingerprint(run->base, run->args);
-	stored = mw_result_stored(run->base, &run->fingerprint);
+static _Noreturn void
+session_is_busy(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("the session is busy"),
+			 errdetail("Another transaction has a run of it, or decides in it."),
+			 errhint("Without options.session_busy = 'error' the call waits for its end.")));
+}
+
+static Jsonb *
+kept_result(MwRun *run)
+{
+	Jsonb	   *stored = mw_result_stored(run->base, &run->fingerprint);
+
 	if (stored != NULL)
 	{
 		/* it is restored from what its caller says now, and from what the session issued; a resume says nothing */
@@ -251,6 +271,32 @@ mw_run_claim(MwRun *run)
 		if (run->args->prompt != NULL || run->args->messages != NULL)
 			(void) redacted(run, read_input(run), true);
 	}
+	return stored;
+}
+
+/*
+ * The session before the request_id: a transaction that has the session already, since
+ * it has decided or said something there, would wait for one that waits for it.
+ * Where the caller does not want to wait for the session, it waits for whoever makes
+ * the same request all the same, since that one's result is its own.
+ */
+Jsonb *
+mw_run_claim(MwRun *run)
+{
+	Jsonb	   *stored;
+	bool		held;
+
+	mw_fault("args");
+	if (!run->base->request_named)
+		return NULL;
+	run->fingerprint = mw_request_fingerprint(run->base, run->args);
+	if ((stored = kept_result(run)) != NULL)
+		return stored;
+	held = hold_session(run, !run->busy_fails);
+	mw_claim_request(run->base);
+	stored = kept_result(run);
+	if (stored == NULL && !held && !hold_session(run, false))
+		session_is_busy();
 	return stored;
 }
 
@@ -472,21 +518,8 @@ mw_run_open(MwRun *run)
 {
 	MwSaved    *saved;
 
-	mw_run_require_session(run);
-	/* the claim is this transaction's, so it does not keep a run from its own tools */
-	for (MwRun *outer = run->outer; outer != NULL && run->memory; outer = outer->outer)
-		if (outer->memory && strcmp(outer->session, run->session) == 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-					 errmsg("the session is busy"),
-					 errdetail("A tool or a hook of its own run has called for it."),
-					 errhint("Name another session, or none.")));
-	if (run->memory && !mw_session_claim(run->tenant, run->session, !run->busy_fails))
-		ereport(ERROR,
-				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-				 errmsg("the session is busy"),
-				 errdetail("Another transaction has a run of it, or decides in it."),
-				 errhint("Without options.session_busy = 'error' the call waits for its end.")));
+	if (!hold_session(run, !run->busy_fails))
+		session_is_busy();
 	saved = mw_saved_read(run);
 	run->step = saved->step;
 	seed_ids(run);
