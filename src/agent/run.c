@@ -274,6 +274,8 @@ kept_result(MwRun *run)
 	return stored;
 }
 
+#define LETS_GO_MS	1000
+
 /*
  * The session before the request_id: a transaction that has the session already, since
  * it has decided or said something there, would wait for one that waits for it.
@@ -285,6 +287,7 @@ mw_run_claim(MwRun *run)
 {
 	Jsonb	   *stored;
 	bool		held;
+	bool		waited;
 
 	mw_fault("args");
 	if (!run->base->request_named)
@@ -293,11 +296,17 @@ mw_run_claim(MwRun *run)
 	if ((stored = kept_result(run)) != NULL)
 		return stored;
 	held = hold_session(run, !run->busy_fails);
-	mw_claim_request(run->base);
-	stored = kept_result(run);
-	if (stored == NULL && !held && !hold_session(run, false))
-		session_is_busy();
-	return stored;
+	waited = mw_claim_request(run->base);
+	if ((stored = kept_result(run)) != NULL)
+		return stored;
+	/* a transaction that has ended lets go of its claims and of its session one after the other */
+	for (int ms = waited ? LETS_GO_MS : 0; !held && !(held = hold_session(run, false)); ms--)
+	{
+		if (ms <= 0)
+			session_is_busy();
+		mw_wait_ms(1);
+	}
+	return NULL;
 }
 
 /* ---------- what is asked ---------- */

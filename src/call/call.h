@@ -94,9 +94,9 @@ extern const char *mw_tool_calls_read(Jsonb *message, MwToolCall **calls, int *n
 
 /*
  * claim.c: one run at a time for a request_id.  Waits for the transaction that
- * holds it.
+ * holds it, and says whether it did.
  */
-extern void mw_claim_request(MwCall *call);
+extern bool mw_claim_request(MwCall *call);
 
 /* result.c: the stored result of a committed run (placeholders inside), fingerprint check (MW501), and its making */
 extern MwKey mw_request_fingerprint(const MwCall *call, const MwInvokeArgs *args);

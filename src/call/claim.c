@@ -28,10 +28,11 @@
 /* pg_advisory_lock uses 1 and 2; this is "mw" */
 #define CLAIM_CLASS 0x6d77
 
-static void
+static bool
 lock_key(const MwKey *key)
 {
 	LOCKTAG		tag;
+	bool		waits;
 	ResourceOwner owner = CurrentResourceOwner;
 	uint32		half[2];
 
@@ -40,15 +41,19 @@ lock_key(const MwKey *key)
 
 	/* the end of a subtransaction does not end it; an error here unwinds the owner too */
 	CurrentResourceOwner = TopTransactionResourceOwner;
-	(void) LockAcquire(&tag, ExclusiveLock, false, false);
+	waits = LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL;
+	if (waits)
+		(void) LockAcquire(&tag, ExclusiveLock, false, false);
 	CurrentResourceOwner = owner;
+	return waits;
 }
 
-void
+bool
 mw_claim_request(MwCall *call)
 {
 	MwHash		h;
 	MwKey		key;
+	bool		waited;
 
 	/* keyed: pg_locks shows the tag of a lock to every role, and names can be guessed */
 	mw_hash_start(&h, mw_database_key());
@@ -56,9 +61,7 @@ mw_claim_request(MwCall *call)
 	mw_hash_text(&h, call->tenant);
 	mw_hash_text(&h, call->request_id);
 	key = mw_hash_end(&h);
-	if (call->transport == &mw_transport_fake)
-		lock_key(&key);
-	else
-		mw_claims_take(&key);
+	waited = call->transport == &mw_transport_fake ? lock_key(&key) : mw_claims_take(&key);
 	mw_fault("idem_claim");
+	return waited;
 }

@@ -158,7 +158,7 @@ sweep(void)
 	}
 }
 
-void
+bool
 mw_claims_take(const MwKey *key)
 {
 	ClaimTag	tag;
@@ -198,14 +198,14 @@ mw_claims_take(const MwKey *key)
 		if (found && VirtualTransactionIdEquals(claim->owner, me))
 		{
 			LWLockRelease(lock);
-			return;				/* this transaction's own */
+			return false;		/* this transaction's own */
 		}
 		if (!found || (waited && VirtualTransactionIdEquals(claim->owner, ended)))
 		{
 			claim->owner = me;
 			mine[nmine++] = tag;
 			LWLockRelease(lock);
-			return;
+			return waited;
 		}
 		other = claim->owner;
 		LWLockRelease(lock);

@@ -11,8 +11,8 @@ extern void mw_claims_shmem_startup(void);	/* AddinShmemInitLock is held */
 
 /*
  * Claim a key (of tenant and request_id, in this database) until the end of
- * this transaction; waits for the transaction that has it.
+ * this transaction; waits for the transaction that has it, and says whether it did.
  */
-extern void mw_claims_take(const MwKey *key);
+extern bool mw_claims_take(const MwKey *key);
 
 #endif
