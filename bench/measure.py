@@ -822,7 +822,7 @@ def paused(session):
 def grow_inbox(database, want):
     """Rows as a run leaves them that waits; only what is in time order is made to differ"""
     columns = {t: psql(f"SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0 AND NOT attisdropped",
-                       database=database) for t in ("mw.run", "mw.session", "mw.interrupt")}
+                       database=database) for t in ("mw.run", "mw.session", "mw.interrupt", "mw.approval_log")}
     new = {"run_id": "md5('run' || i)::uuid", "session": "'copy' || i", "interrupt_id": "md5('interrupt' || i)", "requested_at": "t.requested_at - i * interval '1 second'"}
     for table, names in columns.items():
         values = ", ".join(new.get(c, f"t.{c}") for c in names.split(", "))
